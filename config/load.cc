@@ -22,8 +22,9 @@ namespace {
 constexpr std::string_view kDefaultPath = "/etc/arcommd/arcommd.toml";
 constexpr std::string_view kPrefix = "ARCOMM_";
 // Read by arcommd or libarclient, and no setting of the table.
-constexpr std::array<std::string_view, 5> kReservedVariables{
-    "ARCOMM_CONFIG", "ARCOMM_DEVICE", "ARCOMM_FAILPOINT", "ARCOMM_IN_CALL_BYTES", "ARCOMM_POST"};
+constexpr std::array<std::string_view, 6> kReservedVariables{
+    "ARCOMM_CONFIG",        "ARCOMM_DEVICE", "ARCOMM_FAILPOINT",
+    "ARCOMM_IN_CALL_BYTES", "ARCOMM_POST",   "ARCOMM_TRIGGER"};
 // The name by which support asks for it, whatever the file says.
 constexpr std::string_view kNoResident = "ARCOMM_NO_RESIDENT";
 constexpr std::size_t kMostMistakes = 20;

@@ -153,8 +153,8 @@ TEST(LoadSettings, WarnsOfUnknownVariablesButNotOfReservedOnes) {
   const auto loaded = parse_settings(
       "", "a.toml",
       {.environment = {"ARCOMM_LOG_LEVLE=info", "ARCOMM_CONFIG=/x", "ARCOMM_DEVICE=0",
-                       "ARCOMM_POST=memops", "ARCOMM_RUNTIME_DIR=/tmp/r", "ARCOMM_STATE_DIR=/tmp/s",
-                       "OTHER_LOG=1"}});
+                       "ARCOMM_POST=memops", "ARCOMM_TRIGGER=early", "ARCOMM_RUNTIME_DIR=/tmp/r",
+                       "ARCOMM_STATE_DIR=/tmp/s", "OTHER_LOG=1"}});
   ASSERT_TRUE(loaded) << loaded.error().to_string();
   EXPECT_THAT(loaded->warnings, ElementsAre(AllOf(HasSubstr("ARCOMM_LOG_LEVLE"),
                                                   HasSubstr("did you mean ARCOMM_LOG_LEVEL?"))));
