@@ -42,11 +42,13 @@ std::span<const float> AllReduced::sum(std::size_t count) {
   return {buffer_.data(), count};
 }
 
-// Decoding sums the same count over and over: that gets a plan, made once and then started. A
-// prompt's odd length does not. Every rank sees the same counts in the same order, so all of them
-// decide alike.
+// On a host, small operations run within the calls of the ranks, faster than any plan's. Larger
+// ones get a plan where the same count comes over and over, made once and then started. Every rank
+// sees the same counts in the same order, so all of them decide alike.
 arc::Plan* AllReduced::plan_for(std::size_t count) {
+  constexpr std::size_t kMostBytesInCall = 16 << 10;  // as host.in_call_bytes has it by itself
   constexpr unsigned kUsesBeforePlan = 32;
+  if (count * sizeof(float) <= kMostBytesInCall) return nullptr;
   if (const auto known = plans_.find(count); known != plans_.end()) return &known->second;
   if (++uses_[count] < kUsesBeforePlan) return nullptr;
   arc::Plan plan(comm_, buffer_.data(), buffer_.data(), count);
