@@ -170,10 +170,11 @@ __device__ __forceinline__ std::uint32_t cut_pair(float2 sums, std::uint32_t mos
   return __vminu2(pair, most * 0x1'0001U);
 }
 
-// Codes of kBits bits, symmetric about zero but for the one that the largest element has.
-template <int kBits>
+// Codes of kBits bits, symmetric about zero but for the one that the largest element has. WordsOf:
+// how they lie in words (code_words.h).
+template <int kBits, typename WordsOf = CodeWords<kBits>>
 struct IntegerCode {
-  using Words = CodeWords<kBits>;
+  using Words = WordsOf;
   static constexpr std::uint32_t kWords = Words::kWords, kLevels = 1U << (kBits - 1);
   static constexpr std::uint32_t kMostScale = CodecFormat{kBits, kLevels}.most_scale();
 
@@ -209,7 +210,7 @@ struct IntegerCode {
                                                      float (&codes)[kHalfBlock]) {
     using Code = CodeInMantissa<kBits, Words::bit_of(kFrom)>;
     std::uint32_t bits;
-    if constexpr (kBits == 8) {
+    if constexpr (requires { Words::byte_of(kFrom); }) {
       bits = __byte_perm(words[kFrom / 4], Code::kExponent, 0x7440 | Words::byte_of(kFrom));
     } else {
       bits = bits_of_both(Words::word_of(words, kFrom), Code::kMask, Code::kExponent);

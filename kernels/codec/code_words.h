@@ -83,6 +83,24 @@ struct CodeWords<8> {
   static constexpr int bit_of(std::uint32_t) { return 0; }
 };
 
+// A byte for each, in their order: how codes are on their way from and to memory (packed_bits.h).
+struct CodeBytes {
+  static constexpr std::uint32_t kWords = kHalfBlock / 4;
+  static constexpr void pack(const std::uint32_t (&pairs)[kPairsOfHalf],
+                             std::uint32_t (&words)[kWords]) {
+    for (std::uint32_t w = 0; w < kWords; ++w) {
+      const std::uint32_t first = pairs[2 * w], second = pairs[2 * w + 1];
+      words[w] = (first & 0xffU) | (first >> 8 & 0xff00U) | (second & 0xffU) << 16 |
+                 (second & 0xff'0000U) << 8;
+    }
+  }
+  static constexpr std::uint32_t byte_of(std::uint32_t i) { return i % 4; }
+  static constexpr std::uint32_t word_of(const std::uint32_t (&words)[kWords], std::uint32_t i) {
+    return words[i / 4] >> (8 * byte_of(i));
+  }
+  static constexpr int bit_of(std::uint32_t) { return 0; }
+};
+
 // A value in steps of its scale becomes a code by this being added: the sum is rounded to a whole
 // number, to nearest, ties to even, and its last bits are the biased code.
 template <int kBits>

@@ -1,33 +1,16 @@
 // Everybody's partial to everybody: one half of the blocks stages chunks into pinned slots, the
-// other half polls what has come and combines it, in node order. One step on the wire.
+// other half polls what has come and combines it, in node order. One step on the wire. With a codec
+// it is exchange_coded.cu.
 #include <cuda_runtime_api.h>
 
 #include "kernels/device/cuda_error.cuh"
+#include "kernels/network/exchange_block.cuh"
 #include "kernels/network/network_block.cuh"
 #include "kernels/network/ring_steps.h"
 
 namespace arcomm {
 namespace device {
 namespace {
-
-__device__ __forceinline__ ElementRange exchange_chunk(const NetworkCall& call, std::uint32_t lane,
-                                                       std::uint64_t n) {
-  return chunk_of_lane(call.count, call.chunk_elements, call.lanes, lane, n);
-}
-
-// Each peer's count of steps, before this operation.
-__device__ __forceinline__ void read_steps(const NetworkCall& call, std::uint32_t lane,
-                                           FifoDirection direction, std::uint64_t* first) {
-  if (threadIdx.x < call.nodes && threadIdx.x != call.node)
-    first[threadIdx.x] = *call.port(lane, threadIdx.x, direction).steps;
-  __syncthreads();
-}
-__device__ __forceinline__ void store_steps(const NetworkCall& call, std::uint32_t lane,
-                                            FifoDirection direction, const std::uint64_t* first,
-                                            std::uint64_t chunks) {
-  if (threadIdx.x < call.nodes && threadIdx.x != call.node)
-    *call.port(lane, threadIdx.x, direction).steps = first[threadIdx.x] + chunks;
-}
 
 template <typename Format, ReduceOp kOp, bool kWide>
 __device__ __forceinline__ std::uint64_t stage(const NetworkCall& call, std::uint32_t lane) {
@@ -61,15 +44,7 @@ __device__ __forceinline__ std::uint64_t stage(const NetworkCall& call, std::uin
       block.publish(fifo, step, bytes, from);
     }
   }
-  for (std::uint32_t hop = 1; hop < call.nodes; ++hop) {
-    const std::uint32_t peer = (call.node + hop) % call.nodes;
-    const DeviceSendFifo fifo(call.port(lane, peer, FifoDirection::Send));
-    // What is sent from where it lies must stay as it is until it has been.
-    if (fifo.port().mode == SlotMode::Pointer && chunks != 0 &&
-        !block.turn(fifo, first_sent[peer] + chunks - 1 + kFifoSteps)) {
-      return block.verdict();
-    }
-  }
+  if (!wait_until_sent(block, call, lane, first_sent, chunks)) return block.verdict();
   // In place the other block stores them, which reads them, too.
   if (!call.is_in_place()) store_steps(call, lane, FifoDirection::Send, first_sent, chunks);
   return 0;
@@ -85,13 +60,7 @@ __device__ __forceinline__ std::uint64_t combine_all(const NetworkCall& call, st
   const std::uint64_t chunks = exchange_steps(call, lane);
   read_steps(call, lane, FifoDirection::Receive, first_received);
   if (call.is_in_place()) read_steps(call, lane, FifoDirection::Send, first_sent);
-  if (threadIdx.x == 0) {
-    for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
-      if (peer == call.node) continue;
-      const DeviceReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
-      fifo.begin(first_received[peer], first_received[peer] + chunks);
-    }
-  }
+  begin_to_receive(call, lane, first_received, chunks);
   for (std::uint64_t n = 0; n < chunks; ++n) {
     const ElementRange chunk = exchange_chunk(call, lane, n);
     const auto bytes = static_cast<std::uint32_t>(chunk.size() * sizeof(Stored));
@@ -112,11 +81,8 @@ __device__ __forceinline__ std::uint64_t combine_all(const NetworkCall& call, st
       if (threadIdx.x == 0) parts[peer] = part;
     }
     // In place: the result goes where the other half of the blocks still copies or sends from.
-    for (std::uint32_t peer = 0; call.is_in_place() && peer < call.nodes; ++peer) {
-      if (peer == call.node) continue;
-      const DeviceSendFifo fifo(call.port(lane, peer, FifoDirection::Send));
-      if (!block.taken(fifo, first_sent[peer] + n)) return block.verdict();
-    }
+    if (call.is_in_place() && !wait_until_taken(block, call, lane, first_sent, n))
+      return block.verdict();
     __syncthreads();
     combine_chunk<In, Format, kOp, true>(
         call.nodes, parts, static_cast<typename Format::Stored*>(call.result) + chunk.first,
@@ -128,11 +94,7 @@ __device__ __forceinline__ std::uint64_t combine_all(const NetworkCall& call, st
                  static_cast<const unsigned char*>(call.result) + chunk.first * kSize,
                  static_cast<std::uint32_t>(chunk.size() * kSize));
     }
-    for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
-      if (peer == call.node) continue;
-      const DeviceReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
-      block.consumed(fifo, first_received[peer] + n, first_received[peer] + chunks);
-    }
+    consume(block, call, lane, first_received, n, chunks);
   }
   store_steps(call, lane, FifoDirection::Receive, first_received, chunks);
   if (call.is_in_place()) store_steps(call, lane, FifoDirection::Send, first_sent, chunks);
@@ -161,13 +123,13 @@ Status launch_network_exchange(const NetworkLaunch& launch, void* stream) {
                  kMaxRanks, " nodes at most, not ", launch.call.nodes);
   }
   const cudaError_t launched =
-      device::with_network_kernel(launch.call, [&]<typename Format, ReduceOp kOp, bool kWide>() {
-        cudaLaunchConfig_t config{};
-        config.gridDim = dim3(2 * launch.call.lanes);
-        config.blockDim = dim3(device::kNetworkThreads);
-        config.stream = static_cast<cudaStream_t>(stream);
-        return cudaLaunchKernelEx(&config, &device::exchange<Format, kOp, kWide>, launch);
-      });
+      launch.call.codec != Codec::None
+          ? device::launch_coded_exchange(launch, stream)
+          : device::with_network_kernel(
+                launch.call, [&]<typename Format, ReduceOp kOp, bool kWide>() {
+                  return device::launch_exchange(&device::exchange<Format, kOp, kWide>, launch,
+                                                 stream);
+                });
   if (launched != cudaSuccess) return device::cuda_error(launched, "launching the exchange kernel");
   return {};
 }

@@ -1,5 +1,5 @@
 // What the blocks of the network kernels share: waiting as a block, copying and combining chunks,
-// and the end of a launch. Compiled by exchange.cu and ring.cu.
+// and the end of a launch. Compiled by exchange.cu, exchange_coded.cu and ring.cu.
 #pragma once
 
 #include <cstdint>
@@ -283,6 +283,14 @@ inline Status check_network_call(const NetworkCall& call) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "a network kernel for node ",
                  call.node, " of ", call.nodes, ", ", call.lanes, " lanes, chunks of ",
                  call.chunk_elements, " elements, depth ", call.depth);
+  }
+  if (!codec_serves(call.codec, call.op, call.dtype) ||
+      (call.codec != Codec::None &&
+       (call.chunk_elements % kCodecBlock != 0 || (call.is_wide && !call.has_seats())))) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "a network kernel with codec ",
+                 text_of(call.codec), " for ", text_of(call.op), " of ", text_of(call.dtype),
+                 ", chunks of ", call.chunk_elements, " elements",
+                 call.is_wide ? ", accumulators" : "");
   }
   return {};
 }

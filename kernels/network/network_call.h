@@ -42,7 +42,7 @@ struct NetworkSeats {
 
 struct NetworkCall {
   // This node's ranks combined: elements of `dtype`, or, where it is wide, accumulators of it
-  // (kernels/args.h).
+  // (kernels/args.h); with a codec elements of `dtype`.
   const void* partial = nullptr;
   // Elements of `dtype`. In place: the partial itself, where both are of one type; never a part of
   // it.
@@ -51,14 +51,16 @@ struct NetworkCall {
   std::uint64_t timeout_ns = 0;  // of a block's waits together
   std::uint32_t node = 0, nodes = 1;
   std::uint32_t lanes = 1;
-  std::uint32_t divisor = 1;         // of avg
-  std::uint64_t chunk_elements = 0;  // whole cache lines; as accumulators, at most most_bytes
+  std::uint32_t divisor = 1;  // of avg
+  // Whole cache lines, with a codec whole blocks, too; as they travel, at most most_bytes.
+  std::uint64_t chunk_elements = 0;
   // Of a shard, in the ring: chunks of a lane that are on their way at once. At most as many as a
   // FIFO has slots for sure, or all nodes could wait for each other.
   std::uint32_t depth = kFifoSteps;
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
-  bool is_wide = false;
+  bool is_wide = false;             // partials are accumulators: as they travel without a codec
+  Codec codec = Codec::None;        // partials travel as encoded blocks (codec/README.md)
   NetworkSeats seats = {};          // with them `partial` is nothing, and `result` the first one's
   const FifoPort* ports = nullptr;  // [lane][peer][direction]; a node has none to itself
 
@@ -70,6 +72,8 @@ struct NetworkCall {
     return (std::uint64_t{lane} * nodes + peer) * 2 + static_cast<std::uint64_t>(direction);
   }
   constexpr bool has_seats() const { return seats.count != 0; }
+  // Chunk by chunk; else what travels lies in `partial`.
+  constexpr bool makes_parts() const { return has_seats() || codec != Codec::None; }
   constexpr bool is_in_place() const { return has_seats() ? seats.is_in_place : partial == result; }
   constexpr const FifoPort& port(std::uint32_t lane, std::uint32_t peer,
                                  FifoDirection direction) const {

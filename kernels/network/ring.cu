@@ -141,6 +141,10 @@ Status launch_network_ring(const NetworkLaunch& launch, bool is_bidirectional, v
     return error(ErrorCode::Unimplemented, Reason::Unsupported,
                  "the ring kernel takes one partial of its node, not its ranks' inputs");
   }
+  if (launch.call.codec != Codec::None) {
+    return error(ErrorCode::Unimplemented, Reason::Unsupported,
+                 "the ring kernel, which would encode sums anew on every node, takes no codec");
+  }
   const cudaError_t launched =
       device::with_network_kernel(launch.call, [&]<typename Format, ReduceOp kOp, bool kWide>() {
         cudaLaunchConfig_t config{};

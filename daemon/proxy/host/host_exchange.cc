@@ -32,9 +32,16 @@ HostBlock stage_for_exchange(HostCall host, std::uint32_t lane) {
   const FirstSteps first_sent = read_steps(call, lane, FifoDirection::Send);
   for (std::uint64_t n = 0; n < chunks; ++n) {
     const ElementRange chunk = chunk_of_lane(call.count, call.chunk_elements, call.lanes, lane, n);
-    const auto bytes = static_cast<std::uint32_t>(chunk.size() * size_of(partial_type(call)));
-    std::vector<unsigned char> own(call.has_seats() ? bytes : 0);
-    const unsigned char* from = call.has_seats() ? own.data() : partial_at(call, chunk.first);
+    const std::uint32_t bytes = part_bytes(call, chunk);
+    std::vector<unsigned char> own(call.makes_parts() ? bytes : 0);
+    const unsigned char* from = call.makes_parts() ? own.data() : partial_at(call, chunk.first);
+    // It is encoded once, when all peers have room.
+    for (std::uint32_t hop = 1; call.codec != Codec::None && hop < call.nodes; ++hop) {
+      const std::uint32_t peer = (call.node + hop) % call.nodes;
+      const HostSendFifo fifo(call.port(lane, peer, FifoDirection::Send));
+      if (!co_await Room(fifo, first_sent[peer] + n, budget)) co_return budget.verdict();
+    }
+    if (call.codec != Codec::None) make_part(call, chunk, own.data());
     // Each node starts with another peer, so that they do not all send to one.
     for (std::uint32_t hop = 1; hop < call.nodes; ++hop) {
       const std::uint32_t peer = (call.node + hop) % call.nodes;
@@ -42,19 +49,19 @@ HostBlock stage_for_exchange(HostCall host, std::uint32_t lane) {
       const std::uint64_t step = first_sent[peer] + n;
       const unsigned char* published = from;
       if (!co_await Room(fifo, step, budget)) co_return budget.verdict();
-      if (call.has_seats() || fifo.port().mode != SlotMode::Pointer) {
+      if (call.makes_parts() || fifo.port().mode != SlotMode::Pointer) {
         unsigned char* to = fifo.place(step);
         if (to == nullptr) {
           budget.fail(fifo.port(), step, ErrorCode::DataLoss, Reason::Corrupt);
           co_return budget.verdict();
         }
-        if (call.has_seats()) combine_seats(call, chunk, own.data());
+        if (call.makes_parts() && call.codec == Codec::None) make_part(call, chunk, own.data());
         // In two parts: whoever looks too early sees half of it.
         std::memcpy(to, from, bytes / 2);
         co_await Turn{};
         std::memcpy(to + bytes / 2, from + bytes / 2, bytes - bytes / 2);
         co_await Turn{};
-        if (call.has_seats()) published = to;
+        if (call.makes_parts()) published = to;
       }
       fifo.publish(step, bytes, published);
       ring_if_asleep(host, fifo.port());
@@ -89,16 +96,18 @@ HostBlock combine_exchange(HostCall host, std::uint32_t lane) {
   }
   for (std::uint64_t n = 0; n < chunks; ++n) {
     const ElementRange chunk = chunk_of_lane(call.count, call.chunk_elements, call.lanes, lane, n);
-    const auto bytes = static_cast<std::uint32_t>(chunk.size() * size_of(partial_type(call)));
+    const std::uint32_t bytes = part_bytes(call, chunk);
     AllReduceArgs args;
     args.num_inputs = call.nodes;
     args.count = chunk.size();
     args.outputs[0] = result_at(call, chunk.first);
-    unsigned char* const own = call.seats.parts + lane * call.seats.part_bytes;
-    if (call.has_seats()) combine_seats(call, chunk, own);
+    std::vector<unsigned char> coded(call.codec != Codec::None ? bytes : 0);
+    unsigned char* const own =
+        call.codec != Codec::None ? coded.data() : call.seats.parts + lane * call.seats.part_bytes;
+    if (call.makes_parts()) make_part(call, chunk, own);
     for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
       if (peer == call.node) {
-        args.inputs[peer] = call.has_seats() ? own : partial_at(call, chunk.first);
+        args.inputs[peer] = call.makes_parts() ? own : partial_at(call, chunk.first);
         continue;
       }
       const HostReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));

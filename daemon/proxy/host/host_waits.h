@@ -8,6 +8,7 @@
 #include "daemon/proxy/host/host_fifo.h"
 #include "daemon/proxy/host/host_producer.h"
 #include "kernels/args.h"
+#include "kernels/codec/format.h"
 #include "kernels/host/launch.h"
 #include "kernels/network/ring_steps.h"
 
@@ -58,30 +59,42 @@ inline unsigned char* result_at(const NetworkCall& call, std::uint64_t element) 
   return static_cast<unsigned char*>(call.result) + element * size_of(call.dtype);
 }
 
+// What a chunk takes as it travels.
+inline std::uint32_t part_bytes(const NetworkCall& call, const ElementRange& chunk) {
+  return static_cast<std::uint32_t>(call.codec == Codec::None
+                                        ? chunk.size() * size_of(partial_type(call))
+                                        : coded_bytes(call.codec, chunk.size()));
+}
+
 // Some nodes' parts into another part, or all of them into the result.
 inline void combine(const NetworkCall& call, AllReduceArgs args, bool is_last) {
+  const bool are_elements = !call.is_wide && call.codec == Codec::None;
   args.num_outputs = 1;
   args.divisor = call.divisor;
   args.dtype = is_last ? call.dtype : partial_type(call);
   args.op = !is_last && call.op == ReduceOp::Avg ? ReduceOp::Sum : call.op;
-  args.stage = is_last && call.is_wide ? ReduceStage::Final : ReduceStage::Whole;
+  args.codec = call.codec;
+  args.stage = is_last && !are_elements ? ReduceStage::Final : ReduceStage::Whole;
   all_reduce_range(Choice{}, args, 0, args.count);
 }
 
-// This node's part of a chunk: its ranks' inputs, combined in their order.
-inline void combine_seats(const NetworkCall& call, const ElementRange& chunk, unsigned char* to) {
+// This node's part of a chunk, where it does not lie there: its ranks' inputs, combined in their
+// order, with a codec encoded.
+inline void make_part(const NetworkCall& call, const ElementRange& chunk, unsigned char* to) {
+  const std::uint64_t first_byte = chunk.first * size_of(call.dtype);
   AllReduceArgs args;
-  args.num_inputs = call.seats.count;
-  for (std::uint32_t seat = 0; seat < call.seats.count; ++seat) {
-    args.inputs[seat] = static_cast<const unsigned char*>(call.seats.send[seat]) +
-                        chunk.first * size_of(call.dtype);
-  }
+  args.num_inputs = call.has_seats() ? call.seats.count : 1;
+  args.inputs[0] = static_cast<const unsigned char*>(call.partial) + first_byte;
+  for (std::uint32_t seat = 0; seat < call.seats.count; ++seat)
+    args.inputs[seat] = static_cast<const unsigned char*>(call.seats.send[seat]) + first_byte;
   args.num_outputs = 1;
   args.outputs[0] = to;
   args.count = chunk.size();
   args.dtype = call.dtype;
   args.op = call.op == ReduceOp::Avg ? ReduceOp::Sum : call.op;
-  args.stage = call.is_wide ? ReduceStage::Partial : ReduceStage::Whole;
+  args.codec = call.codec;
+  args.stage =
+      call.is_wide || call.codec != Codec::None ? ReduceStage::Partial : ReduceStage::Whole;
   all_reduce_range(Choice{}, args, 0, args.count);
 }
 

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "kernels/codec/golden.h"
+#include "kernels/codec/packed_bits.h"
 #include "kernels/host/element.h"
 
 namespace arcomm {
@@ -72,6 +73,46 @@ void expect_every_code_to_come_back() {
             << kBits << " bits, code " << i;
       }
     }
+  }
+}
+
+// Four codes at a time, as the GPUs' lanes have them, put where the golden codec looks for them.
+template <int kBits>
+void expect_every_four_codes_where_the_golden_codec_reads_them() {
+  std::mt19937 random(kBits);
+  for (int round = 0; round < 500; ++round) {
+    std::array<std::byte, kMostBlockBytes> block = golden_block<kBits>(0, 0x3f80);
+    std::array<std::uint32_t, kCodecBlock> codes{};
+    for (std::uint32_t& code : codes) code = random() % (2 * kLevels<kBits>);
+    for (std::uint32_t i = 0; i < kCodecBlock; i += 4) {
+      const std::uint32_t four =
+          codes[i] | codes[i + 1] << 8 | codes[i + 2] << 16 | codes[i + 3] << 24;
+      const std::uint32_t low = pack_low(four), high = pack_high(four);
+      block[i / 2] = static_cast<std::byte>(low & 0xffU);
+      block[i / 2 + 1] = static_cast<std::byte>(low >> 8);
+      if (kBits == 6) block[kCodecBlock / 2 + i / 4] = static_cast<std::byte>(high);
+      ASSERT_EQ(unpack_low(low) | unpack_high(high), four);
+    }
+    std::array<float, kCodecBlock> seen{};
+    golden::decode(codec_of<kBits>(), block.data(), seen);
+    for (std::uint32_t i = 0; i < kCodecBlock; ++i)
+      ASSERT_EQ(seen[i], static_cast<float>(codes[i]) - static_cast<float>(kLevels<kBits>)) << i;
+  }
+}
+
+TEST(PackedBits, LieWhereTheGoldenCodecReadsThem) {
+  expect_every_four_codes_where_the_golden_codec_reads_them<4>();
+  expect_every_four_codes_where_the_golden_codec_reads_them<6>();
+}
+
+TEST(CodeBytes, HaveACodeInEachByteInTheirOrder) {
+  std::uint32_t pairs[kPairsOfHalf], words[CodeBytes::kWords];
+  for (std::uint32_t j = 0; j < kPairsOfHalf; ++j)
+    pairs[j] = (0xf0 + 2 * j) | (0xf0 + 2 * j + 1) << 16;
+  CodeBytes::pack(pairs, words);
+  for (std::uint32_t i = 0; i < kHalfBlock; ++i) {
+    EXPECT_EQ(words[i / 4] >> (8 * CodeBytes::byte_of(i)) & 0xffU, 0xf0 + i);
+    EXPECT_EQ(CodeBytes::word_of(words, i) & 0xffU, 0xf0 + i);
   }
 }
 

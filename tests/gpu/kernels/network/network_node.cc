@@ -12,6 +12,7 @@
 #include "daemon/proxy/adaptive_wait.h"
 #include "daemon/proxy/fifo/fifo_words.h"
 #include "kernels/network/ring_steps.h"
+#include "tests/gpu/kernels/coded_elements.h"
 #include "tests/gpu/kernels/node/random_elements.h"
 
 namespace arcomm::gpu {
@@ -27,7 +28,7 @@ NetworkNode::NetworkNode(const NetworkShape& shape, std::uint32_t number)
     : shape_(shape),
       number_(number),
       fifos_(NetworkCall::ports_of(shape.nodes, shape.lanes)),
-      most_bytes_(static_cast<std::uint32_t>(shape.chunk_elements * size_of(shape.partial_type()))),
+      most_bytes_(static_cast<std::uint32_t>(shape.wire_bytes(shape.chunk_elements))),
       ports_(fifos_),
       steps_(fifos_),
       in_memory_(area_bytes()),
@@ -134,9 +135,13 @@ void NetworkNode::prepare(std::uint32_t operation) {
     partial_ = seats_->prepare(random, stream_);
     return;
   }
-  partial_.resize(shape_.count * size_of(type) + 8);  // whole words
-  fill(partial_, type, random);
-  partial_.resize(shape_.count * size_of(type));
+  if (shape_.codec != Codec::None) {
+    partial_ = Elements(static_cast<unsigned>(random())).make(type, shape_.count);
+  } else {
+    partial_.resize(shape_.count * size_of(type) + 8);  // whole words
+    fill(partial_, type, random);
+    partial_.resize(shape_.count * size_of(type));
+  }
   const auto write = [this](const Area& area, bool with_partial) {
     std::vector<std::byte> image(area.bytes, kNodePoison);
     if (with_partial && !partial_.empty())
@@ -163,6 +168,7 @@ Status NetworkNode::launch(std::uint32_t operation, std::uint64_t timeout_ns) {
                                 .dtype = shape_.dtype,
                                 .op = shape_.op,
                                 .is_wide = shape_.is_wide,
+                                .codec = shape_.codec,
                                 .ports = ports_.data()},
                        .words = words_.data(),
                        .verdict = verdict_,
@@ -215,6 +221,13 @@ bool NetworkNode::guards_are_whole() const {
   return std::all_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(out_.first),
                      is_poison) &&
          std::all_of(all.begin() + static_cast<std::ptrdiff_t>(out_.last), all.end(), is_poison);
+}
+
+std::span<const std::byte> NetworkNode::slots_to(std::uint32_t peer) const {
+  const std::uint64_t index =
+      NetworkCall{.nodes = shape_.nodes}.port_index(0, peer, FifoDirection::Send);
+  const std::size_t of_each = std::size_t{most_bytes_} * kFifoSteps;
+  return std::span<const std::byte>(slots_).subspan(index * of_each, of_each);
 }
 
 void NetworkNode::limit_waits(std::uint64_t ns) const {

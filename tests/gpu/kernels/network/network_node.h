@@ -42,6 +42,9 @@ class NetworkNode {
   std::span<const std::byte> partial() const { return partial_; }
   std::vector<std::byte> result() const;
   bool guards_are_whole() const;
+  // In Normal mode, of the first lane: where steps lie that are sent to a peer, the first one
+  // first.
+  std::span<const std::byte> slots_to(std::uint32_t peer) const;
   // As a daemon that will not let its kernels wait longer.
   void limit_waits(std::uint64_t ns) const;
 

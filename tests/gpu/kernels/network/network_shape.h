@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "kernels/args.h"
+#include "kernels/codec/format.h"
 #include "proto/gpu/device_fifo.h"
 #include "proto/types.h"
 
@@ -31,8 +32,14 @@ struct NetworkShape {
   std::uint32_t seats = 0;       // ranks of each node, whose inputs its kernel combines; wide ones
   std::uint32_t pool_share = 4;  // slots of each FIFO in Offset mode, and the ring's depth
   std::uint64_t shift = 0;       // elements by which partial and result are off their alignment
+  Codec codec = Codec::None;     // an exchange's: partials travel encoded; wide with seats alone
 
+  // Of what the kernel has for a partial, or makes of seats.
   DType partial_type() const { return is_wide ? accumulator_of(dtype) : dtype; }
+  // What so many elements of a partial take as they travel.
+  std::size_t wire_bytes(std::uint64_t elements) const {
+    return codec == Codec::None ? elements * size_of(partial_type()) : coded_bytes(codec, elements);
+  }
 
   friend std::ostream& operator<<(std::ostream& out, const NetworkShape& shape) {
     out << (!shape.is_ring           ? "exchange"
@@ -42,6 +49,7 @@ struct NetworkShape {
         << static_cast<std::uint32_t>(shape.mode) << ", " << shape.op << " of " << shape.count
         << ' ' << shape.dtype << (shape.is_wide ? " (accumulators)" : "")
         << (shape.is_in_place ? ", in place" : "");
+    if (shape.codec != Codec::None) out << ", codec " << text_of(shape.codec);
     if (shape.seats != 0) out << ", " << shape.seats << " ranks on each";
     if (shape.shift != 0) out << ", off by " << shape.shift;
     return out;

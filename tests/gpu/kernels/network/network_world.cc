@@ -141,6 +141,9 @@ std::vector<std::byte> NetworkWorld::expected() const {
 // All nodes' parts, in the order of nodes, rounded once.
 void NetworkWorld::reduce_for_exchange(std::vector<std::byte>& result) const {
   AllReduceArgs args = AllReduceArgs::among(shape_.nodes, shape_.count, shape_.dtype, shape_.op);
+  args.codec = shape_.codec;
+  args.divisor = shape_.nodes;
+  // With a codec what seats have together is encoded already, and what one has is not.
   args.stage = shape_.is_wide ? ReduceStage::Final : ReduceStage::Whole;
   args.num_outputs = 1;
   args.outputs[0] = result.data();

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/host/reference.h"
+#include "tests/gpu/kernels/coded_elements.h"
 #include "tests/gpu/kernels/node/random_elements.h"
 
 namespace arcomm::gpu {
@@ -32,19 +33,25 @@ std::vector<std::byte> NodeSeats::prepare(std::mt19937_64& random, cudaStream_t 
   std::vector<std::vector<std::byte>> inputs(shape_.seats);
   AllReduceArgs args = AllReduceArgs::among(shape_.seats, shape_.count, shape_.dtype, shape_.op);
   for (std::uint32_t seat = 0; seat < shape_.seats; ++seat) {
-    inputs[seat].resize(bytes() + 8);  // whole words
-    fill(inputs[seat], shape_.dtype, random);
+    if (shape_.codec != Codec::None) {
+      inputs[seat] = Elements(static_cast<unsigned>(random())).make(shape_.dtype, shape_.count);
+    } else {
+      inputs[seat].resize(bytes() + 8);  // whole words
+      fill(inputs[seat], shape_.dtype, random);
+    }
     args.inputs[seat] = inputs[seat].data();
     std::vector<std::byte> image(area_bytes_, kNodePoison);
     for (GpuMemory<std::byte>* area : {recv_[seat].get(), send_[seat].get()}) {
-      if (area == send_[seat].get()) std::memcpy(&image[first()], inputs[seat].data(), bytes());
+      if (area == send_[seat].get() && bytes() != 0)
+        std::memcpy(&image[first()], inputs[seat].data(), bytes());
       EXPECT_EQ(
           cudaMemcpyAsync(area->data(), image.data(), image.size(), cudaMemcpyDefault, stream),
           cudaSuccess);
       EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     }
   }
-  std::vector<std::byte> partial(shape_.count * size_of(shape_.partial_type()));
+  std::vector<std::byte> partial(shape_.wire_bytes(shape_.count));
+  args.codec = shape_.codec;
   args.stage = ReduceStage::Partial;
   args.num_outputs = 1;
   args.outputs[0] = partial.data();

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "kernels/args.h"
+#include "kernels/codec/format.h"
 #include "kernels/host/element.h"
+#include "kernels/host/reference.h"
 
 namespace arcomm::proxy {
 namespace {
@@ -34,7 +36,9 @@ WorldNode::WorldNode(const WorldPlan& plan, std::uint32_t number)
     : words(NetworkCall::ports_of(plan.nodes, plan.lanes)), plan_(plan), number_(number) {
   const DType type = plan.is_wide ? accumulator_of(plan.dtype) : plan.dtype;
   const std::uint64_t all = words.size();
-  const auto most_bytes = static_cast<std::uint32_t>(plan.chunk_elements * size_of(type));
+  const auto most_bytes = static_cast<std::uint32_t>(
+      plan.codec == Codec::None ? plan.chunk_elements * size_of(type)
+                                : coded_bytes(plan.codec, plan.chunk_elements));
   lanes_.resize(all);
   ports_.resize(all);
   partial_.resize(plan.count * size_of(type));
@@ -58,6 +62,7 @@ WorldNode::WorldNode(const WorldPlan& plan, std::uint32_t number)
            .dtype = plan.dtype,
            .op = ReduceOp::Sum,
            .is_wide = plan.is_wide,
+           .codec = plan.codec,
            .ports = ports_.data()};
   for (std::uint64_t i = 0; i < all; ++i) {
     const std::span<std::byte> own = std::span(memory_).subspan(
@@ -159,20 +164,40 @@ void WorldNode::launch() {
   }
 }
 
-std::string WorldNode::check() const {
-  for (std::uint64_t i = 0; i < plan_.count; ++i) {
-    std::uint64_t sum = 0;
-    for (std::uint32_t node = 0; node < plan_.nodes; ++node) sum += value(node, i);
-    std::byte expected[8];
-    store(expected, plan_.dtype, sum);
-    const std::size_t bytes = size_of(plan_.dtype);
-    if (std::memcmp(expected, static_cast<const std::byte*>(call_.result) + i * bytes, bytes) !=
-        0) {
-      return "operation " + std::to_string(operations) + " of node " + std::to_string(number_) +
-             ": element " + std::to_string(i) + " is not the sum " + std::to_string(sum);
+std::vector<std::byte> WorldNode::expected() const {
+  const std::size_t bytes = size_of(plan_.dtype);
+  std::vector<std::byte> sums(plan_.count * bytes);
+  if (plan_.codec == Codec::None) {
+    for (std::uint64_t i = 0; i < plan_.count; ++i) {
+      std::uint64_t sum = 0;
+      for (std::uint32_t node = 0; node < plan_.nodes; ++node) sum += value(node, i);
+      store(sums.data() + i * bytes, plan_.dtype, sum);
     }
+    return sums;
   }
-  return {};
+  std::vector<std::vector<std::byte>> inputs(plan_.nodes, sums);
+  AllReduceArgs args = AllReduceArgs::among(plan_.nodes, plan_.count, plan_.dtype);
+  args.codec = plan_.codec;
+  args.num_outputs = 1;
+  args.outputs[0] = sums.data();
+  for (std::uint32_t node = 0; node < plan_.nodes; ++node) {
+    for (std::uint64_t i = 0; i < plan_.count; ++i)
+      store(inputs[node].data() + i * bytes, plan_.dtype, value(node, i));
+    args.inputs[node] = inputs[node].data();
+  }
+  reference::all_reduce_range(args, 0, plan_.count);
+  return sums;
+}
+
+std::string WorldNode::check() const {
+  const std::vector<std::byte> sums = expected();
+  const auto* const seen = static_cast<const std::byte*>(call_.result);
+  const auto wrong = std::mismatch(sums.begin(), sums.end(), seen).first;
+  if (wrong == sums.end()) return {};
+  return "operation " + std::to_string(operations) + " of node " + std::to_string(number_) +
+         ": element " +
+         std::to_string(static_cast<std::size_t>(wrong - sums.begin()) / size_of(plan_.dtype)) +
+         " is not the sum";
 }
 
 void WorldNode::group_failed(std::uint64_t, const Error& why) {

@@ -33,6 +33,7 @@ struct WorldPlan {
   bool is_in_place = false;          // where partial and result are of one type
   // Kernels begin before their orders: an exchange in Normal mode.
   bool is_early = false;
+  Codec codec = Codec::None;  // an exchange's, of what a codec serves; not wide
 };
 
 class WorldNode final : public ProxyEvents {
@@ -74,6 +75,8 @@ class WorldNode final : public ProxyEvents {
 
  private:
   std::uint64_t value(std::uint32_t node, std::uint64_t element) const;
+  // The bits that all nodes are to have.
+  std::vector<std::byte> expected() const;
 
   const WorldPlan plan_;
   const std::uint32_t number_;

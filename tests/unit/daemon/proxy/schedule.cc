@@ -302,6 +302,12 @@ SchedulePlan SchedulePlan::draw(std::uint64_t seed) {
       world.shape == Shape::Exchange && world.mode == SlotMode::Normal && seed % 3 != 0;
   plan.fault = static_cast<Fault>(random.below(2) == 0 ? 0 : random.below(kFaults));
   plan.fault_turn = random.below(random.below(2) == 0 ? 300 : 6000);
+  const Codec codec = kRealCodecs[random.below(kRealCodecs.size())];
+  if (world.shape == Shape::Exchange && codec_serves(codec, ReduceOp::Sum, world.dtype) &&
+      random.below(2) == 0) {
+    world.codec = codec;
+    world.is_wide = false;
+  }
   return plan;
 }
 
@@ -312,21 +318,24 @@ std::string SchedulePlan::text() const {
        << unsigned{static_cast<std::uint8_t>(world.dtype)} << ' ' << world.is_wide << ' '
        << world.nodes << ' ' << world.lanes << ' ' << world.operations << ' ' << world.count << ' '
        << world.chunk_elements << ' ' << world.share << ' ' << world.is_in_place << ' '
-       << unsigned{static_cast<std::uint8_t>(fault)} << ' ' << fault_turn << ' ' << world.is_early;
+       << unsigned{static_cast<std::uint8_t>(fault)} << ' ' << fault_turn << ' ' << world.is_early
+       << ' ' << unsigned{static_cast<std::uint8_t>(world.codec)};
   return text.str();
 }
 
 SchedulePlan SchedulePlan::read(const std::string& text) {
   SchedulePlan plan;
-  unsigned shape = 0, mode = 1, dtype = 2, fault = 0;
+  unsigned shape = 0, mode = 1, dtype = 2, fault = 0, codec = 0;
   std::istringstream in(text);
   in >> plan.seed >> shape >> mode >> dtype >> plan.world.is_wide >> plan.world.nodes >>
       plan.world.lanes >> plan.world.operations >> plan.world.count >> plan.world.chunk_elements >>
-      plan.world.share >> plan.world.is_in_place >> fault >> plan.fault_turn >> plan.world.is_early;
+      plan.world.share >> plan.world.is_in_place >> fault >> plan.fault_turn >>
+      plan.world.is_early >> codec;
   plan.world.shape = static_cast<Shape>(shape);
   plan.world.mode = static_cast<SlotMode>(mode);
   plan.world.dtype = static_cast<DType>(dtype);
   plan.fault = static_cast<Fault>(fault);
+  plan.world.codec = static_cast<Codec>(codec);
   return plan;
 }
 

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "daemon/proxy/fifo/fifo_words.h"
@@ -101,19 +102,24 @@ template <typename Stop>
 void stop_after_each_move(Stop stop) {
   for (const Shape shape : {Shape::Exchange, Shape::Ring, Shape::BothWays}) {
     for (const SlotMode mode : {SlotMode::Normal, SlotMode::Offset, SlotMode::Pointer}) {
-      for (const bool is_in_place : {false, true}) {
-        SCOPED_TRACE(testing::Message() << "shape " << static_cast<int>(shape) << ", mode "
-                                        << static_cast<int>(mode) << ", in place " << is_in_place);
+      for (const auto& [is_in_place, codec] :
+           {std::pair{false, Codec::None}, {true, Codec::None}, {true, Codec::Q6}}) {
+        if (codec != Codec::None && shape != Shape::Exchange) continue;
+        SCOPED_TRACE(testing::Message()
+                     << "shape " << static_cast<int>(shape) << ", mode " << static_cast<int>(mode)
+                     << ", in place " << is_in_place << ", codec " << text_of(codec));
+        const std::uint64_t chunk = codec == Codec::None ? 16 : kCodecBlock;
         bool has_ended = false;
         int stopped = 0;
         for (int moves = 0; !has_ended; moves += 1 + moves / 40) {
           Operation operation({.shape = shape,
                                .mode = mode,
                                .nodes = 3,
-                               .count = 16 * 100,
-                               .chunk_elements = 16,
+                               .count = chunk * 100,
+                               .chunk_elements = chunk,
                                .share = 2,
-                               .is_in_place = is_in_place});
+                               .is_in_place = is_in_place,
+                               .codec = codec});
           for (int i = 0; i < moves; ++i) operation.move_one();
           has_ended = operation.has_ended();
           ASSERT_LT(moves, 100'000) << "it hangs by itself";
