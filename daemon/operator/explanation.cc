@@ -8,6 +8,7 @@
 #include "daemon/plan/explain.h"
 #include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/network/explain_network.h"
+#include "daemon/plan/network/gpu_exchange.h"
 #include "daemon/plan/planner.h"
 #include "daemon/shown.h"
 #include "kernels/cuda_algorithms.h"
@@ -29,6 +30,23 @@ v1::ExplainReply reply_of(const Explanation& why) {
   return reply;
 }
 
+// As the first communicator gets it, of GPUs those that can do everything.
+LaunchTable table_of(CodecPlace place, std::uint32_t ranks, const Settings& settings) {
+  switch (place) {
+    case CodecPlace::Gpus:
+      return make_launch_table({.ranks = ranks,
+                                .atomic_128b_stores = true,
+                                .in_stream_blocks = settings.gpu.in_stream ? kMaxInStreamBlocks : 0,
+                                .codecs = settings.gpu.codecs});
+    case CodecPlace::GpusOfSeveralNodes:
+      return make_launch_table_between_nodes(ranks, GpuExchange::kAlgorithm, settings.gpu.codecs);
+    case CodecPlace::OneHost:
+    case CodecPlace::SeveralHosts:
+      break;
+  }
+  return make_launch_table_on_host(ranks);
+}
+
 // What comes of the codec or the error class that the question names.
 Status add_codec(const v1::ExplainRequest& request, bool on_gpus, std::uint32_t ranks,
                  const Settings& settings, v1::ExplainReply& reply) {
@@ -45,15 +63,7 @@ Status add_codec(const v1::ExplainRequest& request, bool on_gpus, std::uint32_t 
                                          : CodecPlace::OneHost;
   const LaunchKey key{.bytes = request.bytes(), .dtype = static_cast<DType>(request.dtype())};
   Codec codec = Codec::None;
-  // As the first communicator on GPUs that can do everything gets it.
-  const LaunchTable table =
-      place == CodecPlace::Gpus
-          ? make_launch_table({.ranks = ranks,
-                               .atomic_128b_stores = true,
-                               .in_stream_blocks = settings.gpu.in_stream ? kMaxInStreamBlocks : 0,
-                               .codecs = settings.gpu.codecs})
-          : make_launch_table_on_host(ranks);
-  reply.set_codec_why(codec_words(coding, place, table, key, codec));
+  reply.set_codec_why(codec_words(coding, place, table_of(place, ranks, settings), key, codec));
   reply.set_codec(std::string(text_of(codec)));
   reply.set_text(reply.text() + "\nasked for " + to_string(coding) + ", gets " + reply.codec_why() +
                  "\n" + codec_bounds_text());
@@ -81,11 +91,12 @@ Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request
                  ", a rank on each at least, dtypes below ", kDTypes);
   }
   const auto dtype = static_cast<DType>(request.dtype());
-  const NetworkQuestion question{.count = request.bytes() / size_of(dtype),
-                                 .dtype = dtype,
-                                 .nodes = nodes,
-                                 .one_seat_each = ranks == nodes,
-                                 .codec = on_gpus ? Codec::None : codec_of(request, dtype)};
+  const NetworkQuestion question{
+      .count = request.bytes() / size_of(dtype),
+      .dtype = dtype,
+      .nodes = nodes,
+      .one_seat_each = ranks == nodes,
+      .codec = on_gpus && !settings.gpu.codecs ? Codec::None : codec_of(request, dtype)};
   const NetworkPolicy policy = NetworkPolicy::from(settings, measured.step_bytes());
   v1::ExplainReply reply = reply_of(on_gpus ? explain_network_of_gpus(question, policy, measured)
                                             : explain_network(question, policy, measured));

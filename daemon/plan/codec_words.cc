@@ -14,9 +14,8 @@ const char* why_none_pays(CodecPlace place) {
     case CodecPlace::Gpus:
       return "none is known to be faster there";
     case CodecPlace::SeveralHosts:
-      return "whether one pays is the network's to say, so that it is to be named";
     case CodecPlace::GpusOfSeveralNodes:
-      return "no way between GPUs of several nodes takes a codec";
+      return "whether one pays is the network's to say, so that it is to be named";
   }
   return "";
 }
@@ -62,9 +61,14 @@ std::string words_of_name(Codec codec, CodecPlace place, const LaunchTable& tabl
           "once, and where each node combines a part of it (direct) the result once more",
           name, bound_of(codec).half_bits / 2.0);
     case CodecPlace::GpusOfSeveralNodes:
-      break;
+      if (!table.takes_codec({.codec = codec}))
+        return name + " is refused: between GPUs of several nodes where gpu.codecs is off";
+      return fmt::format(
+          "{} at every size, as asked: by exchange, {:.3g} bits of an element travel to each node; "
+          "a node's sum is quantized once",
+          name, bound_of(codec).half_bits / 2.0);
   }
-  return name + " is refused: " + why_none_pays(place);
+  return name;
 }
 
 std::string size_words(const CodingRow& row) {
@@ -96,7 +100,7 @@ std::string codec_words(const Coding& coding, CodecPlace place, const LaunchTabl
     LaunchKey coded = key;
     coded.codec = coding.codec;
     if (place == CodecPlace::OneHost || place == CodecPlace::SeveralHosts ||
-        (place == CodecPlace::Gpus && table.find(coded).path == LaunchPath::InStream))
+        table.takes_codec(coded))
       codec = coding.codec;
     return words_of_name(coding.codec, place, table);
   }

@@ -68,10 +68,10 @@ bool needs_slots(const LaunchTable& launches, const Signature& signature) {
 Status can_launch(const LaunchTable& launches, const Signature& signature) {
   const std::uint8_t number = launches.find_launched(launch_key_of(signature));
   if (number < cuda_algorithms().size()) return serves(launched_algorithm(number), signature.codec);
-  if (signature.codec == Codec::None) return {};
+  if (signature.codec == Codec::None || launches.takes_codec(launch_key_of(signature))) return {};
   return error(ErrorCode::InvalidArgument, Reason::Unsupported, name_of_recorded(number),
-               " between nodes is not compiled for codec ", text_of(signature.codec), " (number ",
-               static_cast<unsigned>(signature.codec), "): ask for no codec");
+               " between nodes takes no codec ", text_of(signature.codec), " (number ",
+               static_cast<unsigned>(signature.codec), ") where gpu.codecs is off: ask for none");
 }
 
 Step step_for(CudaAlgorithm algorithm) {

@@ -183,8 +183,17 @@ LaunchTable make_launch_table(const LaunchFacts& facts) {
   return table ? std::move(table).value() : LaunchTable();
 }
 
-LaunchTable make_launch_table_between_nodes(std::uint32_t ranks, NetworkAlgorithm algorithm) {
-  Result<LaunchTable> table = LaunchTable::create(ranks, {{.launched = recorded(algorithm)}});
+LaunchTable make_launch_table_between_nodes(std::uint32_t ranks, NetworkAlgorithm algorithm,
+                                            bool codecs) {
+  std::vector<LaunchRow> rows;
+  if (codecs)
+    rows.push_back(
+        {.dtypes = bit_of(DType::Float16) | bit_of(DType::BFloat16) | bit_of(DType::Float32),
+         .ops = kInStreamCodecOps,
+         .codecs = kAllCodecs & ~bit_of(Codec::None),
+         .launched = recorded(algorithm)});
+  rows.push_back({.launched = recorded(algorithm)});
+  Result<LaunchTable> table = LaunchTable::create(ranks, std::move(rows));
   return table ? std::move(table).value() : LaunchTable();
 }
 

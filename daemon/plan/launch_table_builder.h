@@ -38,8 +38,9 @@ struct LaunchFacts {
 
 LaunchTable make_launch_table(const LaunchFacts& facts);
 // Of ranks on several nodes. No client's kernel and no grid gets at all of them: the daemon
-// launches everything.
-LaunchTable make_launch_table_between_nodes(std::uint32_t ranks, NetworkAlgorithm algorithm);
+// launches everything, what has a codec (`codecs`: gpu.codecs) in a row of its own.
+LaunchTable make_launch_table_between_nodes(std::uint32_t ranks, NetworkAlgorithm algorithm,
+                                            bool codecs = true);
 
 // Of ranks on the host, whose calls meet (proto/host/in_call.h) within these bounds.
 // No codec pays: between ranks of one host nothing travels, so that coding is work and saves none,

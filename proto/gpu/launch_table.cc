@@ -184,6 +184,11 @@ bool LaunchTable::has_in_stream() const {
                              [](const LaunchRow& row) { return row.path == LaunchPath::InStream; });
 }
 
+bool LaunchTable::takes_codec(const LaunchKey& key) const {
+  return std::any_of(rows_.begin(), rows_.end() - 1,
+                     [&key](const LaunchRow& row) { return row.covers(key); });
+}
+
 std::uint64_t LaunchTable::most_in_call_bytes() const {
   std::uint64_t most = 0;
   for (const LaunchRow& row : rows_) {

@@ -105,6 +105,9 @@ class LaunchTable {
   // LaunchRow::launched of the operation, also where another path takes it first.
   std::uint8_t find_launched(const LaunchKey& key) const;
   bool has_in_stream() const;
+  // Whether the operation's codec is served: by another row than the last, which takes all that is
+  // left, and with it what is to be refused.
+  bool takes_codec(const LaunchKey& key) const;
   std::uint64_t most_in_call_bytes() const;  // that one rank sends; 0: no operation is in-call
   const std::vector<LaunchRow>& rows() const { return rows_; }
   const std::vector<CodingRow>& coding() const { return coding_; }

@@ -77,7 +77,7 @@ Codec GpuMember::codec_for(const ErrorClass& wanted, const CollectiveCall& call)
 Status GpuMember::check_codec(const OperationSpec& call, Codec codec) const {
   LaunchKey key = launch_key_of(call);
   key.codec = codec;
-  if (parts_.launches.find(key).path == LaunchPath::InStream) return {};
+  if (parts_.launches.takes_codec(key)) return {};
   const auto refused = [&](const auto&... why) {
     return error(ErrorCode::InvalidArgument, Reason::Unsupported, "codec ", text_of(codec),
                  " does not serve ", why...);
@@ -86,7 +86,8 @@ Status GpuMember::check_codec(const OperationSpec& call, Codec codec) const {
   if (!parts_.launches.has_in_stream()) {
     return refused(
         "this communicator: on GPUs codecs are in-stream, and nothing of it is "
-        "(arctl comms says why); ask for no codec");
+        "(arctl comms says why), or between nodes, where the daemon's gpu.codecs is on; ask for "
+        "no codec");
   }
   std::uint64_t most = 0;
   for (const LaunchRow& row : parts_.launches.rows()) {
@@ -106,7 +107,8 @@ Status GpuMember::check_codec(const OperationSpec& call, Codec codec) const {
 Status GpuMember::prepare_codec(Codec codec) {
   if (codec == Codec::None) return {};
   ARC_RETURN_IF_ERROR(check_codec({.dtype = DType::Float32}, codec));
-  return in_stream_->load(codec);
+  // Between nodes the daemon has them.
+  return in_stream_ == nullptr ? Status() : in_stream_->load(codec);
 }
 
 Status GpuMember::all_reduce_in_stream(const CollectiveCall& call, const Launch& launch,

@@ -9,6 +9,7 @@
 #include "daemon/plan/network/host_window.h"
 #include "daemon/plan/network/network_choice.h"
 #include "daemon/plan/network/network_load.h"
+#include "daemon/plan/network/network_payload.h"
 #include "daemon/plan/network/ring_schedule.h"
 #include "proto/gpu/device_fifo.h"
 
@@ -101,9 +102,11 @@ std::string text_of_shape(const RingShape& shape, const NetworkPolicy& policy,
 }
 
 // How GPUs cut it, and what carries it.
-std::string text_of_cut(const GpuExchange& cut, std::uint64_t count, std::uint32_t lanes) {
+std::string text_of_cut(const GpuExchange& cut, const NetworkQuestion& question,
+                        std::uint32_t lanes) {
   if (cut.chunks == 0) return "  it has no data, and nothing is launched\n";
-  const std::uint64_t chunk_bytes = std::min(cut.chunk_elements, count) * size_of(cut.partials);
+  const std::uint64_t chunk_bytes =
+      partial_bytes(question, cut.partials, std::min(cut.chunk_elements, question.count));
   const std::uint64_t lane_bytes = std::uint64_t{kFifoSteps} * cut.slot_bytes;
   return fmt::format(
       "  {} {} of at most {} to each node, over {} of {} lanes; on each node a kernel of {} blocks "
@@ -197,11 +200,11 @@ Explanation explain_network_of_gpus(const NetworkQuestion& question, const Netwo
   answer.text += link == nullptr
                      ? "  no link was measured (arctl tune --network)\n"
                      : fmt::format("  a message is {}\n", text_of_link(*link, measured));
-  answer.text += text_of_cut(cut, question.count, lanes);
+  answer.text += text_of_cut(cut, question, lanes);
   answer.text += fmt::format(
       "  partial results travel as {}; added up in the order of ranks on each node, then of nodes\n"
       "  net.algorithm, net.order, net.partials and ring.* say nothing to GPUs\n",
-      text_of(cut.partials));
+      question.codec == Codec::None ? text_of(cut.partials) : text_of(question.codec));
   return answer;
 }
 

@@ -1,6 +1,7 @@
-// How GPUs of several nodes do an AllReduce: all of them by exchange (network_choice.h), and how it
-// is cut. The same on all nodes, since it follows from the operation, the nodes and the policy of
-// the communicator alone. daemon/exec/gpu/network runs it. Pure; any thread.
+// How GPUs of several nodes do an AllReduce: all of them by exchange (network_choice.h), with a
+// codec or without, and how it is cut. The same on all nodes, since it follows from the operation,
+// the nodes and the policy of the communicator alone. daemon/exec/gpu/network runs it. Pure; any
+// thread.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "daemon/plan/network/network_choice.h"
 #include "daemon/plan/network/network_question.h"
 #include "kernels/args.h"
+#include "kernels/codec/format.h"
 #include "kernels/partition.h"
 
 namespace arcomm {
@@ -32,8 +34,8 @@ struct GpuExchange {
 
   constexpr std::uint32_t blocks() const { return kBlocksOfALane * lanes; }
 
-  // Elements of partial results, as they travel. A node of several ranks sends accumulators, and so
-  // all nodes do where one has several.
+  // Elements of partial results, as they travel without a codec. A node of several ranks sends
+  // accumulators, and so all nodes do where one has several.
   DType partials = DType::Float32;
   std::uint32_t slot_bytes = 0;  // a chunk's most
   std::uint64_t chunk_elements = 0;
@@ -49,13 +51,18 @@ constexpr GpuExchange GpuExchange::of(const NetworkQuestion& question, std::uint
   GpuExchange cut;
   cut.partials = question.one_seat_each ? question.dtype : accumulator_of(question.dtype);
   cut.slot_bytes = slot_bytes_among(question.nodes);
-  const bool is_large = question.count * size_of(cut.partials) >= kManyBytes;
-  cut.chunk_elements =
-      arcomm::chunk_elements(question.count, size_of(cut.partials),
-                             is_large ? cut.slot_bytes : std::min(cut.slot_bytes, kFewBytes));
+  // With a codec as what has 16 bits an element, more than any code with its part of a scale: to
+  // encode and to decode takes its time by elements, whatever they come to.
+  const std::size_t cut_bytes = question.codec == Codec::None ? size_of(cut.partials) : 2;
+  const bool is_large = question.count * cut_bytes >= kManyBytes;
+  cut.chunk_elements = arcomm::chunk_elements(
+      question.count, cut_bytes, is_large ? cut.slot_bytes : std::min(cut.slot_bytes, kFewBytes));
   cut.chunks = tile_count(question.count, cut.chunk_elements);
   cut.lanes = static_cast<std::uint32_t>(std::min<std::uint64_t>(most_lanes, cut.chunks));
   return cut;
 }
+
+// Of chunks that are cut so: they fit, and are whole blocks.
+static_assert(kMostBlockBytes <= 2 * kCodecBlock && kCacheLineBytes % kCodecBlock == 0);
 
 }  // namespace arcomm

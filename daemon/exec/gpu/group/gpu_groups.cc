@@ -188,7 +188,7 @@ Result<bool> GpuGroups::make(const CommunicatorSpec& spec, const MakeTable& make
                   .most_in_stream_bytes = most_bytes_of_share(group->in_stream_blocks)});
   if (spans_nodes) {
     group->launches = make_launch_table_between_nodes(
-        static_cast<std::uint32_t>(spec.node_of_rank.size()), GpuExchange::kAlgorithm);
+        static_cast<std::uint32_t>(spec.node_of_rank.size()), GpuExchange::kAlgorithm, codecs_);
     group->why_not_in_stream = "its ranks are on several nodes";
   }
   if (is_shared) ARC_RETURN_IF_ERROR(ResidentPath::join(*group));

@@ -51,8 +51,7 @@ const Arrival* EarlyLaunches::awaited(const Early& early) {
 
 bool EarlyLaunches::launch(Early& early, const Arrival& arrival, std::uint64_t now_ns) {
   GpuGroup& group = *gpus_of(*early.communicator);
-  const GpuExchange cut =
-      early.fifos->cut_of(arrival.signature.send_count, arrival.signature.dtype);
+  const GpuExchange cut = early.fifos->cut_of(arrival.signature);
   // It may be long until the peers call: nobody here is to wait for its place, or behind it.
   if (group.members.front().queue == 0 || !groups_.room.enter_narrow(group.place, cut.blocks()))
     return false;

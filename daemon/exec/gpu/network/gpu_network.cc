@@ -133,7 +133,7 @@ void GpuNetwork::offer_came(Communicator& communicator, std::uint32_t node, std:
 
 std::uint32_t GpuNetwork::blocks_of(const Member& member, const Arrival& arrival) {
   if (arrival.signature.is_empty()) return 0;
-  return member.fifos->cut_of(arrival.signature.send_count, arrival.signature.dtype).blocks();
+  return member.fifos->cut_of(arrival.signature).blocks();
 }
 
 void GpuNetwork::group_failed(std::uint64_t group, const Error& why) {
@@ -189,7 +189,7 @@ void GpuNetwork::offered(Communicator& communicator, const Arrival& arrival) {
 Status GpuNetwork::order(const Run& run) {
   const Arrival& arrival = *run.communicator->board.head();
   const std::uint64_t now = now_ns();
-  return run.member->fifos->order(arrival.signature.send_count, arrival.signature.dtype,
+  return run.member->fifos->order(arrival.signature,
                                   now + remaining_ns(arrival, now) + kNetworkGraceNs);
 }
 

@@ -133,20 +133,22 @@ Status NetworkFifos::add(const Parts& parts, std::uint32_t node, std::uint32_t l
   return {};
 }
 
-GpuExchange NetworkFifos::cut_of(std::uint64_t count, DType dtype) const {
-  return GpuExchange::of({.count = count,
-                          .dtype = dtype,
+GpuExchange NetworkFifos::cut_of(const OperationSpec& called) const {
+  return GpuExchange::of({.count = called.send_count,
+                          .dtype = called.dtype,
                           .nodes = windows_.nodes(),
-                          .one_seat_each = !combines_seats_},
+                          .one_seat_each = !combines_seats_,
+                          .codec = called.codec},
                          lanes_);
 }
 
 NetworkCall NetworkFifos::call_of(const Operation& operation) const {
   const Seat& first = operation.seats.front();
-  const GpuExchange cut = cut_of(operation.count, operation.dtype);
+  const OperationSpec& called = operation.called;
+  const GpuExchange cut = cut_of(called);
   NetworkCall call{.partial = combines_seats_ ? nullptr : first.send,
                    .result = first.recv,
-                   .count = operation.count,
+                   .count = called.send_count,
                    .timeout_ns = operation.timeout_ns,
                    .node = windows_.here(),
                    .nodes = windows_.nodes(),
@@ -154,9 +156,10 @@ NetworkCall NetworkFifos::call_of(const Operation& operation) const {
                    .divisor = operation.divisor,
                    .chunk_elements = cut.chunk_elements,
                    .depth = kFifoSteps,
-                   .dtype = operation.dtype,
-                   .op = operation.op,
+                   .dtype = called.dtype,
+                   .op = called.op,
                    .is_wide = combines_seats_,
+                   .codec = called.codec,
                    .seats = {},
                    .ports = reinterpret_cast<const FifoPort*>(device_ + kPortsAt)};
   if (!combines_seats_) return call;
@@ -206,9 +209,9 @@ Status NetworkFifos::launch(const GpuMember& member, const Operation& operation)
   return launched;
 }
 
-Status NetworkFifos::order(std::uint64_t count, DType dtype, std::uint64_t deadline_ns) {
-  const GpuExchange cut = cut_of(count, dtype);
-  const NetworkCall call{.count = count,
+Status NetworkFifos::order(const OperationSpec& called, std::uint64_t deadline_ns) {
+  const GpuExchange cut = cut_of(called);
+  const NetworkCall call{.count = called.send_count,
                          .node = windows_.here(),
                          .nodes = windows_.nodes(),
                          .lanes = cut.lanes,

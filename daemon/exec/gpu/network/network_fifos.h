@@ -20,6 +20,7 @@
 #include "daemon/plan/network/gpu_exchange.h"
 #include "daemon/proxy/proxy_engine.h"
 #include "kernels/network/launch_network.h"
+#include "proto/operation_spec.h"
 
 namespace arcomm {
 
@@ -48,7 +49,7 @@ class NetworkFifos {
   const LaneWindows& windows() const { return windows_; }
 
   // How an operation is cut.
-  GpuExchange cut_of(std::uint64_t count, DType dtype) const;
+  GpuExchange cut_of(const OperationSpec& called) const;
 
   // One of this node's ranks, as the first one's GPU reaches it.
   struct Seat {
@@ -58,9 +59,7 @@ class NetworkFifos {
   };
   struct Operation {
     std::span<const Seat> seats;  // by local rank
-    std::uint64_t count = 0;      // not 0
-    DType dtype = DType::Float32;
-    ReduceOp op = ReduceOp::Sum;
+    OperationSpec called;         // of elements
     std::uint32_t divisor = 1;
     std::uint64_t timeout_ns = 0;  // of the kernel's waits
     std::uint32_t number = 0;      // of the verdict
@@ -69,7 +68,7 @@ class NetworkFifos {
   // order(). An error: it was not launched, and the FIFOs serve no more.
   Status launch(const GpuMember& member, const Operation& operation);
   // What was launched, or is next, is to happen: until then, by the engine's clock. Once for each.
-  Status order(std::uint64_t count, DType dtype, std::uint64_t deadline_ns);
+  Status order(const OperationSpec& called, std::uint64_t deadline_ns);
   // Instead: it is to end, and has_ended() will say so; then, and not before, forget_early() makes
   // way for the next.
   void end_early() { engine_.end_early(group_); }

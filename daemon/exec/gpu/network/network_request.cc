@@ -72,9 +72,7 @@ Status launch_between_nodes(const Communicator& communicator, const BufferRegist
         .waiter = {.done = done_word(group.members[i], ordinal), .number = number_of(called)}};
   }
   return fifos.launch(first, {.seats = std::span(seats).first(group.members.size()),
-                              .count = arrival.signature.send_count,
-                              .dtype = arrival.signature.dtype,
-                              .op = arrival.signature.op,
+                              .called = arrival.signature,
                               .divisor = static_cast<std::uint32_t>(communicator.ranks()),
                               .timeout_ns = remaining_ns(arrival, now_ns) + kNetworkGraceNs,
                               .number = seats[0].waiter.number});

@@ -91,6 +91,17 @@ TEST_F(GpuCodecTest, SaysWhyACodecIsNotServed) {
   expect_refused(call(64), Codec::Q6, "a rank alone on a GPU: ask for no codec");
 }
 
+TEST_F(GpuCodecTest, BetweenNodesTheDaemonHasTheKernels) {
+  const LaunchRow with_codec{.dtypes = bit_of(DType::Float32),
+                             .ops = kInStreamCodecOps,
+                             .codecs = kAllCodecs & ~bit_of(Codec::None)};
+  make(nullptr, PostMode::Kernel, LaunchTable::create(2, {with_codec, {}}).value());
+  EXPECT_TRUE(member->check_codec(call(64), Codec::Q6).ok());
+  ASSERT_TRUE(member->prepare_codec(Codec::Q6).ok());
+  EXPECT_TRUE(gpu->codecs.empty());
+  EXPECT_TRUE(member->launch_of(coded(64)).needs_daemon());
+}
+
 TEST_F(GpuCodecTest, GivesAnErrorClassOnlyWhatIsServed) {
   const ErrorClass wanted{.least_snr_db = 20};
   EXPECT_EQ(member->codec_for(wanted, call(64)), Codec::None)

@@ -34,6 +34,23 @@ TEST(ExplainAllReduce, IsAboutTheNetworkWhereThereAreSeveralNodes) {
   EXPECT_EQ(four->table(), in_force.network_tuning()->source);
 }
 
+TEST(ExplainAllReduce, OfGpusOfSeveralNodesSaysWhatBecomesOfACodec) {
+  const InForce in_force(Loaded{});
+  v1::ExplainRequest asked = question(0, 2);
+  asked.set_codec(static_cast<std::uint32_t>(Codec::Q8));
+  const Result<v1::ExplainReply> coded = explain_all_reduce(asked, true, in_force);
+  ASSERT_TRUE(coded) << coded.error().message;
+  EXPECT_EQ(coded->codec(), "q8");
+  EXPECT_EQ(coded->chosen(), "exchange");
+  EXPECT_THAT(coded->text(), HasSubstr("partial results travel as q8"));
+  EXPECT_THAT(coded->codec_why(), HasSubstr("q8 at every size, as asked: by exchange, 8.5 bits"));
+  asked.set_dtype(static_cast<std::uint32_t>(DType::Int32));
+  const Result<v1::ExplainReply> none = explain_all_reduce(asked, true, in_force);
+  ASSERT_TRUE(none) << none.error().message;
+  EXPECT_EQ(none->codec(), "none");
+  EXPECT_THAT(none->text(), HasSubstr("partial results travel as int32"));
+}
+
 TEST(ExplainAllReduce, RefusesWhatCannotBeAndSaysWhatCan) {
   const InForce in_force(Loaded{});
   const auto fault = [&](const v1::ExplainRequest& request, bool on_gpus) {

@@ -12,6 +12,10 @@ LaunchTable on_gpus(std::uint32_t ranks, bool codecs = true, std::uint32_t block
       {.ranks = ranks, .atomic_128b_stores = true, .in_stream_blocks = blocks, .codecs = codecs});
 }
 
+LaunchTable between_nodes(bool codecs) {
+  return make_launch_table_between_nodes(2, NetworkAlgorithm::Exchange, codecs);
+}
+
 std::string words(Codec codec, const LaunchTable& table) {
   return codec_words({.codec = codec}, CodecPlace::Gpus, table);
 }
@@ -44,8 +48,16 @@ TEST(CodecWords, OfOneOperationNameTheCodecThatItGets) {
             std::string::npos);
   EXPECT_EQ(codec, Codec::None);
   key.op = ReduceOp::Sum;
-  codec_words({.codec = Codec::Q8}, CodecPlace::GpusOfSeveralNodes, on_gpus(2), key, codec);
+  const std::string refused = codec_words({.codec = Codec::Q8}, CodecPlace::GpusOfSeveralNodes,
+                                          between_nodes(false), key, codec);
   EXPECT_EQ(codec, Codec::None);
+  EXPECT_EQ(refused, "q8 is refused: between GPUs of several nodes where gpu.codecs is off");
+  const std::string taken = codec_words({.codec = Codec::Q8}, CodecPlace::GpusOfSeveralNodes,
+                                        between_nodes(true), key, codec);
+  EXPECT_EQ(codec, Codec::Q8);
+  EXPECT_EQ(taken,
+            "q8 at every size, as asked: by exchange, 8.5 bits of an element travel to each node; "
+            "a node's sum is quantized once");
   EXPECT_NE(codec_words({.codec = Codec::Q4}, CodecPlace::SeveralHosts,
                         make_launch_table_on_host(2), key, codec)
                 .find("4.5 bits of an element travel"),
@@ -59,6 +71,9 @@ TEST(CodecWords, OfAnErrorClassOnGpusNameWhatPays) {
             "q8 from 4194304 bytes on, else q8_rotated from 4194304 bytes on, else none");
   EXPECT_EQ(codec_words(coding, CodecPlace::Gpus, on_gpus(4)),
             "none at any size: none is known to be faster there");
+  EXPECT_EQ(
+      codec_words(coding, CodecPlace::GpusOfSeveralNodes, between_nodes(true)),
+      "none at any size: whether one pays is the network's to say, so that it is to be named");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "daemon/plan/explain.h"
 #include "daemon/plan/gpu_planner.h"
+#include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/recorded_algorithm.h"
 #include "daemon/plan/tuning/tuning_table.h"
 #include "proto/gpu/device_mailbox.h"
@@ -276,7 +277,10 @@ TEST(GpuPlanner, RefusesACodecByTheNameOfTheKernelThatDoesNotServeIt) {
   const Status exchanged = can_launch(between_nodes, signature);
   ASSERT_FALSE(exchanged);
   EXPECT_EQ(exchanged.error().message,
-            "exchange between nodes is not compiled for codec q6 (number 3): ask for no codec");
+            "exchange between nodes takes no codec q6 (number 3) where gpu.codecs is off: ask for "
+            "none");
+  EXPECT_TRUE(
+      can_launch(make_launch_table_between_nodes(2, NetworkAlgorithm::Exchange), signature));
 }
 
 // The table of a communicator says of each size what would have been chosen for that size.

@@ -366,6 +366,24 @@ TEST(LaunchTableBuilder, BetweenNodesTheDaemonLaunchesEverythingAndTellsTheAlgor
   EXPECT_EQ(LaunchTable::decode(table.encode()).value(), table);
 }
 
+TEST(LaunchTableBuilder, BetweenNodesWhatHasACodecIsLaunchedToo) {
+  const LaunchTable table = make_launch_table_between_nodes(2, NetworkAlgorithm::Exchange);
+  const LaunchTable without = make_launch_table_between_nodes(2, NetworkAlgorithm::Exchange, false);
+  for (const Codec codec : kRealCodecs) {
+    const LaunchKey key{.bytes = mib(1), .dtype = DType::BFloat16, .codec = codec};
+    EXPECT_TRUE(table.takes_codec(key));
+    EXPECT_EQ(table.find(key).path, LaunchPath::Launched);
+    EXPECT_FALSE(without.takes_codec(key)) << "gpu.codecs is off";
+    EXPECT_FALSE(table.takes_codec({.dtype = DType::Int32, .codec = codec}));
+    EXPECT_FALSE(table.takes_codec({.op = ReduceOp::Max, .codec = codec}));
+    EXPECT_TRUE(
+        make_launch_table(
+            {.ranks = 2, .atomic_128b_stores = true, .in_stream_blocks = kMaxInStreamBlocks})
+            .takes_codec(key));
+    EXPECT_FALSE(make_launch_table({.ranks = 2}).takes_codec(key)) << "nothing is in-stream";
+  }
+}
+
 TEST(LaunchTableBuilder, KeepsTheLastStretchOfMoreThanItHoldsRowsFor) {
   std::vector<LaunchedStretch> many;
   for (std::uint64_t i = 1; i <= 2 * kMaxLaunchRows; ++i)

@@ -232,11 +232,15 @@ class GpuWorkerTest : public ::testing::Test {
     return made;
   }
   Result<PlanId> try_plan(const GpuRank& rank, std::uint64_t count, milliseconds timeout) {
+    return try_plan(rank, all_reduce_of(count), timeout);
+  }
+  Result<PlanId> try_plan(const GpuRank& rank, const OperationSpec& called, milliseconds timeout,
+                          bool in_place = false) {
     PlanSpec spec;
     spec.member = rank.member;
     spec.send_buffer = spec.recv_buffer = rank.buffer;
-    spec.recv_offset_bytes = rank.half_bytes;
-    spec.spec = all_reduce_of(count);
+    spec.recv_offset_bytes = in_place ? 0 : rank.half_bytes;
+    spec.spec = called;
     spec.timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
     return await<PlanId>([&](auto done) { worker_->add_plan(rank.client->id(), spec, done); });
   }

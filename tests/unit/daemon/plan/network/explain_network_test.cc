@@ -122,6 +122,19 @@ TEST(ExplainNetwork, OfGpusANodeOfSeveralSendsAccumulatorsAndASmallOneHasOneLane
   EXPECT_THAT(got.text, HasSubstr("partial results travel as float32"));
 }
 
+TEST(ExplainNetwork, OfGpusWithACodecSaysWhatTravels) {
+  const Explanation got = explain_network_of_gpus({.count = 1 << 20,
+                                                   .dtype = DType::BFloat16,
+                                                   .nodes = 4,
+                                                   .one_seat_each = true,
+                                                   .codec = Codec::Q8},
+                                                  NetworkPolicy{});
+  EXPECT_EQ(got.chosen, "exchange");
+  EXPECT_THAT(got.text, HasSubstr("each node sends 3.188 MiB to 3 nodes\n"));
+  EXPECT_THAT(got.text, HasSubstr("32 chunks of at most 34 KiB to each node, over 8 of 8 lanes"));
+  EXPECT_THAT(got.text, HasSubstr("partial results travel as q8; added up in the order"));
+}
+
 TEST(ExplainNetwork, OfGpusTheMeasuredLinkSaysWhatTwoMessagesAndTheDataWouldTake) {
   NetworkTuning measured{.source = "n.toml"};
   measured.put({.address = "a:1", .latency_us = 100, .bytes_per_second = 1'000'000'000});

@@ -32,5 +32,28 @@ TEST(GpuExchange, LanesAndChunksGrowWithTheOperation) {
   EXPECT_EQ(of_floats(64 << 20, 24).lanes, 24u);
 }
 
+TEST(GpuExchange, WithACodecChunksAreWholeBlocksOfAsManyElementsWhateverTheyComeTo) {
+  for (const Codec codec : kRealCodecs) {
+    for (const DType dtype : {DType::Float16, DType::Float32}) {
+      for (const bool one_seat_each : {false, true}) {
+        for (const std::uint64_t count : {1ull, 8192ull, 100'000ull, 1ull << 21, 1ull << 30}) {
+          const GpuExchange cut = GpuExchange::of({.count = count,
+                                                   .dtype = dtype,
+                                                   .nodes = 2,
+                                                   .one_seat_each = one_seat_each,
+                                                   .codec = codec},
+                                                  8);
+          const GpuExchange of_halves = GpuExchange::of(
+              {.count = count, .dtype = DType::Float16, .nodes = 2, .one_seat_each = true}, 8);
+          EXPECT_EQ(cut.chunk_elements, of_halves.chunk_elements);
+          EXPECT_EQ(cut.lanes, of_halves.lanes);
+          EXPECT_EQ(cut.chunk_elements % kCodecBlock, 0u);
+          EXPECT_LE(coded_bytes(codec, cut.chunk_elements), cut.slot_bytes);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace arcomm
