@@ -161,11 +161,11 @@ constexpr SettingRow kRows[] = {
      .key = "codecs",
      .kind = SwitchSetting{.field = ARC_FIELD(bool, gpu.codecs)},
      .reloadable = true,
-     .doc = "Operations that ask for a codec get it, whatever their size, where they are in-stream "
-            "(gpu.in_stream) and the GPUs' stores of 128 bytes arrive whole; elsewhere they are "
-            "refused. A client loads a codec's kernels when it first asks for it, and what asks "
-            "for none costs nothing. Off, for communicators to come: every codec is refused, and "
-            "an error class gets none."},
+     .doc = "Operations that ask for a codec get it, whatever their size: on one node where they "
+            "are in-stream (gpu.in_stream) and the GPUs' stores of 128 bytes arrive whole, else "
+            "they are refused; and between nodes. A client loads a codec's kernels when it first "
+            "asks for it on one node, and what asks for none costs nothing. Off, for communicators "
+            "to come: every codec is refused, and an error class gets none. Alike on all nodes."},
     {.section = "gpu",
      .key = "lease_ms",
      .kind =

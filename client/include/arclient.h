@@ -298,16 +298,17 @@ ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arc
  * any size, where the communicator's operations are in-stream (arctl comms); between more than two
  * GPUs sums are quantized once more on their way back. The first operation with a codec loads its
  * kernels, which takes some time and may wait for what the GPU runs: a default codec's are loaded
- * with the communicator, those of a plan with the plan. Anything else, GPUs of several nodes among
- * it, is refused on the rank that asks, with arcInvalidArgument and the codec's name; other ranks
- * are not told.
+ * with the communicator, those of a plan with the plan. And they serve GPUs of several nodes: as
+ * hosts of several, but what a node's ranks have together is quantized once, at every size. Both
+ * where the daemon's gpu.codecs is on. Anything else is refused on the rank that asks, with
+ * arcInvalidArgument and the codec's name; other ranks are not told.
  *
  * With an error class in the place of a codec the operation gets the fastest codec that honours it,
  * and none where no codec is known to be faster than none: on hosts, one or several, and for now
- * between more than two GPUs, and between two below 4 MB. What is not served gets none, too. The
- * daemon decides, once, when the communicator is formed, for all ranks alike; arcCommGetCodec,
- * arctl comms and arctl tune --explain say what comes of it. There are two classes, on top of what
- * arcAllReduce itself rounds. */
+ * between GPUs of several nodes, between more than two GPUs, and between two below 4 MB. What is
+ * not served gets none, too. The daemon decides, once, when the communicator is formed, for all
+ * ranks alike; arcCommGetCodec, arctl comms and arctl tune --explain say what comes of it. There
+ * are two classes, on top of what arcAllReduce itself rounds. */
 /* clang-format off */
 /*   least_snr_db         10 log10 of (the sum of squares of the exact result / that of what the
  *                        codec is off by), of Gaussian data: what is published of each codec, no
@@ -320,8 +321,9 @@ ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arc
  *   least_snr_db         |  32.4    45.3    33.3    21.2    45.3       33.3       21.2
  *   most_relative_error  |  0.0628  0.0118  0.0352  0.1290  0.1256     0.5020     2.0079
  *
- * Where sums are quantized once more, between more than two GPUs and between hosts by direct
- * (net.algorithm), the ratio is 3.01 dB less, and the error is e + e (1 + e) in the place of e.
+ * Where sums are quantized once more, between more than two GPUs of one node and between hosts by
+ * direct (net.algorithm), the ratio is 3.01 dB less, and the error is e + e (1 + e) in the place
+ * of e.
  *
  * How far off one rank's value x may be; a: the largest magnitude in its block of 32 elements,
  * counted from the first; L: 128 with Q8, 32 with Q6, 8 with Q4:
@@ -334,7 +336,7 @@ ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arc
  *               of the transform's and of its bounds). For data with outliers.
  * A sum is off by its ranks' bounds together, an average by that over their number; where sums are
  * quantized once more, by the bound of that besides, of the sum as it is by then. Between several
- * hosts a rank here is a node, x and a those of the sum of its ranks. Both are rounded. Where a is
+ * nodes a rank here is a node, x and a those of the sum of its ranks. Both are rounded. Where a is
  * below 2^-100 the block counts as zeros. A NaN or an infinity makes its block's results NaN; a
  * value near the type's largest may become infinite, with ..Rotated one beyond 2^118 NaN, too.
  * kernels/codec/README.md has where these bounds are from, the format, and signal over noise: about
