@@ -21,7 +21,7 @@ OF_KERNELS = {
     "host": ["codec"],
     "all_reduce": ["device", "lines", "codec", "launch"],
     "in_stream": ["device", "lines", "codec", "all_reduce"],
-    "network": ["device"],
+    "network": ["device", "lines", "codec"],  # what travels may be encoded
     "resident": ["device", "lines", "codec", "launch"],
     "trial": ["device"],
 }
