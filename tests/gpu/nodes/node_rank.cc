@@ -1,7 +1,7 @@
 // One rank of a communicator of GPUs on several nodes, each with a daemon of its own: random data,
 // poisoned outputs, results compared bit for bit, then times (node_sums.h).
 //   node_rank --rank R --ranks N --id-file PATH --runtime-dir DIR --gpu G [--sizes 1k,...]
-//     [--dtype f16|bf16|f32] [--memory arc|cuda] [--nccl PATH]
+//     [--dtype f16|bf16|f32] [--codec NAME] [--memory arc|cuda] [--nccl PATH]
 // With --nccl it is NCCL, from that libnccl.so.2, that sums, and no daemon takes part: the peer of
 // the same table. Rank 0 prints a row for each size; with NODE_RANK_JSON=path it writes them there,
 // too. Exit code 1 and a sentence on stderr where anything is not as it must be.

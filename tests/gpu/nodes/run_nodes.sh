@@ -170,6 +170,10 @@ for dtype in f32 bf16; do
   NODE_RANK_JSON=$out/nodes-$dtype.json run_on_nodes "nodes-$dtype" "$programs/node_rank" --dtype "$dtype" \
     --sizes "$sizes" || exit 1
 done
+for codec in fp8 q6 q4_rotated; do
+  NODE_RANK_JSON=$out/nodes-$codec.json run_on_nodes "nodes-$codec" "$programs/node_rank" --dtype bf16 --codec "$codec" \
+    --sizes 1k,64k,1m,64m || exit 1
+done
 # Captured, in place, unaligned, by plans, on several streams.
 run_on_nodes verify "$programs/client_rank" --verify --dtype bf16 --sizes 1k,64k,1m,8m
 run_on_nodes verify-cuda "$programs/client_rank" --verify --dtype f32 --memory cuda --sizes 4k,1m

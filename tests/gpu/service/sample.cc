@@ -54,6 +54,7 @@ Bytes reduced(const Shape& shape, const std::vector<Bytes>& sent) {
   std::vector<Bytes> received(sent.size(), Bytes(shape.bytes()));
   AllReduceArgs args = AllReduceArgs::among(static_cast<std::uint32_t>(sent.size()), shape.count,
                                             shape.dtype, shape.op);
+  args.codec = shape.codec;
   for (std::size_t rank = 0; rank < sent.size(); ++rank) {
     args.inputs[rank] = sent[rank].data();
     args.outputs[rank] = received[rank].data();

@@ -14,6 +14,7 @@ struct Shape {
   std::uint64_t count = 0;
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
+  Codec codec = Codec::None;
 
   std::uint64_t bytes() const { return count * size_of(dtype); }
 };

@@ -39,9 +39,13 @@ std::byte* ClientComm::memory(std::uint64_t bytes) {
 
 void ClientComm::all_reduce(const void* send, void* recv, std::uint64_t count,
                             cudaStream_t stream) {
-  arc(arcAllReduce(send, recv, count, static_cast<arcDataType_t>(options.dtype), arcSum, comm_,
-                   stream),
-      "arcAllReduce");
+  const auto dtype = static_cast<arcDataType_t>(options.dtype);
+  if (options.codec == Codec::None)
+    return arc(arcAllReduce(send, recv, count, dtype, arcSum, comm_, stream), "arcAllReduce");
+  arcAllReduceConfig_t config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+  config.codec = static_cast<arcCodec_t>(options.codec);
+  arc(arcAllReduceWith(send, recv, count, dtype, arcSum, &config, comm_, stream),
+      "arcAllReduceWith");
 }
 
 cudaGraphExec_t ClientComm::captured(const std::function<void()>& work) {

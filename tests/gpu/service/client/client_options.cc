@@ -36,6 +36,13 @@ std::vector<std::uint64_t> sizes_from(const std::string& list) {
   return sizes;
 }
 
+Codec codec_from(const std::string& name) {
+  for (const Codec codec : kRealCodecs) {
+    if (name == text_of(codec)) return codec;
+  }
+  die("there is no codec " + name);
+}
+
 }  // namespace
 
 Options options;
@@ -112,6 +119,8 @@ void parse(int argc, char** argv) {
       } else {
         die("--dtype is f16, bf16 or f32");
       }
+    } else if (name == "--codec") {
+      options.codec = codec_from(value());
     } else {
       die("unknown option " + std::string(name));
     }

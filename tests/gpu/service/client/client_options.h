@@ -19,6 +19,7 @@ struct Options {
   std::string nccl;  // of node_rank: libnccl.so.2, in libarclient's place
   std::vector<std::uint64_t> sizes;
   DType dtype = DType::BFloat16;
+  Codec codec = Codec::None;  // of node_rank
   bool is_arc_memory = true, verify = false, graph_only = false, loop = false, faults = false;
   bool times_calls = false;  // of the host, in arcAllReduce
   std::uint64_t timeout_ms = 10'000;

@@ -8,7 +8,7 @@
 namespace arcomm::gpu {
 
 Pattern make_pattern(int number) {
-  const Shape shape{.count = kPeriod, .dtype = options.dtype};
+  const Shape shape{.count = kPeriod, .dtype = options.dtype, .codec = options.codec};
   std::vector<Bytes> sent;
   sent.reserve(static_cast<std::size_t>(options.ranks));
   for (int rank = 0; rank < options.ranks; ++rank)
