@@ -21,9 +21,13 @@ constexpr unsigned kRanksPerCore = 2;  // what more of them take says nothing bu
 constexpr std::array<std::uint64_t, 10> kSizes{256,   1024,  2048,  4096,  8192,
                                                16384, 24576, 32768, 49152, 65536};
 static_assert(kSizes.back() == kMaxInCallBytes);
-// Medians of rounds that last some hundred microseconds each; the first case of a team is warmed up
-// for as long as processes that woke on one core may take to part.
-constexpr std::uint32_t kRounds = 9, kIterations = 100, kWarmUp = 200, kFirstWarmUp = 4096;
+// Medians of rounds that last some hundred microseconds each, so that others who have a core for a
+// moment spoil few of them; the first case of a team is warmed up for as long as processes that
+// woke on one core may take to part.
+constexpr std::uint32_t kRounds = 9, kWarmUp = 200, kFirstWarmUp = 4096;
+constexpr std::uint32_t iterations_of(std::uint64_t bytes) {
+  return bytes <= 4096 ? 400 : 100;
+}
 // Of a shorter one that would be the most.
 constexpr std::chrono::milliseconds kLongBudget{2000};
 
@@ -52,7 +56,7 @@ Result<double> time(RankTeam& team, const Question& question, bool by_worker,
                                               .dtype = question.dtype,
                                               .persistent = by_worker,
                                               .warmup = warm_up,
-                                              .iterations = kIterations,
+                                              .iterations = iterations_of(question.bytes),
                                               .rounds = kRounds});
   if (!measured) return measured.error();
   if (measured->wrong != 0) {

@@ -1,6 +1,7 @@
 #include "daemon/plan/tuning/in_call_tuning.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <tuple>
 
@@ -13,6 +14,14 @@ namespace {
 constexpr std::uint64_t kUnmeasuredBytes = std::uint64_t{16} << 10;
 // What each rank reads of the others.
 constexpr std::uint64_t kMostTraffic = std::uint64_t{48} << 10;
+// A moment in which others had the cores makes either look a hundred times slower than it is.
+constexpr double kMostRatio = 8;
+
+// Below 0 where calls took longer. Of ratios, as the small sizes are the ones that are called most.
+double gain_of(const InCallPoint& point) {
+  return std::log(
+      std::clamp(point.by_worker_microseconds / point.microseconds, 1 / kMostRatio, kMostRatio));
+}
 
 }  // namespace
 
@@ -41,10 +50,13 @@ std::optional<std::uint64_t> InCallTuning::most_bytes(std::uint32_t ranks,
   }
   if (!nearest) return std::nullopt;
   std::uint64_t most = 0;
+  double gain = 0, most_gain = 0;
   for (const InCallPoint& point : points) {
     if (point.type_class != type_class || point.ranks != *nearest) continue;
-    if (point.microseconds > point.by_worker_microseconds) break;
+    gain += gain_of(point);
+    if (gain <= most_gain) continue;
     most = point.bytes;
+    most_gain = gain;
   }
   return *nearest < 2 ? most : most * (*nearest - 1) / (ranks - 1);
 }

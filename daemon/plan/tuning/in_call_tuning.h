@@ -27,8 +27,9 @@ struct InCallTuning {
   void settle();
   // These, and of `older` what was measured of other numbers of ranks and classes.
   InCallTuning over(const InCallTuning& older) const;
-  // The largest size up to which calls were the faster at every size that was measured, 0 where
-  // they never were; nothing where none was measured. More ranks than were measured go by the
+  // The size up to which calls gain most over the worker, all measured sizes up to it together, so
+  // that a size which a busy moment spoilt does not decide; 0 where they gain nothing, and nothing
+  // where none was measured. More ranks than were measured go by the
   // nearest number below, less by how many more of the others each reads.
   std::optional<std::uint64_t> most_bytes(std::uint32_t ranks, TypeClass type_class) const;
 

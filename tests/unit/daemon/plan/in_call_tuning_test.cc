@@ -21,11 +21,25 @@ InCallTuning measured() {
   return tuning;
 }
 
-TEST(InCallTuning, IsFasterUpToTheLastSizeBeforeTheFirstAtWhichItIsNot) {
+TEST(InCallTuning, EndsWhereItGainsMostOverTheWorker) {
   const InCallTuning tuning = measured();
   EXPECT_EQ(tuning.most_bytes(2, TypeClass::Plain), 32768u);
-  EXPECT_EQ(tuning.most_bytes(2, TypeClass::Half), 1024u) << "4 KB is beyond a size that is slower";
+  EXPECT_EQ(tuning.most_bytes(2, TypeClass::Half), 1024u) << "4 KB gains less than 2 KB loses";
   EXPECT_EQ(tuning.most_bytes(4, TypeClass::Plain), 0u) << "never";
+}
+
+TEST(InCallTuning, IsNotDecidedByASizeThatABusyMomentSpoilt) {
+  InCallTuning tuning;
+  tuning.points = {{2, 256, TypeClass::Half, 140, 2.9}, {2, 1024, TypeClass::Half, 0.3, 2.9},
+                   {2, 4096, TypeClass::Half, 0.9, 3},  {2, 8192, TypeClass::Half, 1.9, 190},
+                   {2, 16384, TypeClass::Half, 5, 4},   {2, 32768, TypeClass::Half, 10, 5}};
+  EXPECT_EQ(tuning.most_bytes(2, TypeClass::Half), 8192u);
+}
+
+TEST(InCallTuning, IsNothingToCallsThatAreNoFaster) {
+  InCallTuning tuning;
+  tuning.points = {{2, 256, TypeClass::Plain, 3, 3}, {2, 1024, TypeClass::Plain, 4, 3}};
+  EXPECT_EQ(tuning.most_bytes(2, TypeClass::Plain), 0u);
 }
 
 TEST(InCallTuning, StandsForMoreRanksByWhatEachReadsAndNotForFewer) {
