@@ -83,10 +83,13 @@ inline void combine(const NetworkCall& call, AllReduceArgs args, bool is_last) {
 inline void make_part(const NetworkCall& call, const ElementRange& chunk, unsigned char* to) {
   const std::uint64_t first_byte = chunk.first * size_of(call.dtype);
   AllReduceArgs args;
+  const auto input_of = [&](const void* elements) {
+    return static_cast<const unsigned char*>(elements) + first_byte;
+  };
   args.num_inputs = call.has_seats() ? call.seats.count : 1;
-  args.inputs[0] = static_cast<const unsigned char*>(call.partial) + first_byte;
+  if (!call.has_seats()) args.inputs[0] = input_of(call.partial);
   for (std::uint32_t seat = 0; seat < call.seats.count; ++seat)
-    args.inputs[seat] = static_cast<const unsigned char*>(call.seats.send[seat]) + first_byte;
+    args.inputs[seat] = input_of(call.seats.send[seat]);
   args.num_outputs = 1;
   args.outputs[0] = to;
   args.count = chunk.size();
