@@ -221,9 +221,13 @@ cudaError_t launch_of_type(const NetworkLaunch& launch, void* stream) {
       return launch_exchange(&exchange_coded<Format, Codec::Q6>, launch, stream);
     case Codec::Q4:
       return launch_exchange(&exchange_coded<Format, Codec::Q4>, launch, stream);
-    default:
-      return cudaErrorNotSupported;
+    case Codec::None:
+    case Codec::Q8Rotated:
+    case Codec::Q6Rotated:
+    case Codec::Q4Rotated:  // none of these is what unrotated() gives; a new codec is named here
+      break;
   }
+  return cudaErrorNotSupported;
 }
 
 }  // namespace
