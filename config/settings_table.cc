@@ -364,10 +364,11 @@ constexpr SettingRow kRows[] = {
     {.section = "net",
      .key = "algorithm",
      .kind = ARC_CHOICE(kNetAlgorithms, NetAlgorithm, net.algorithm),
-     .doc = "How an AllReduce goes between nodes. auto: by size and number of nodes, as arctl tune "
-            "--explain tells. ring: floats take direct all the same, unless net.order is ring, and "
-            "so does what has a codec, which direct quantizes once more. GPUs of several nodes "
-            "always take exchange, whatever this says."},
+     .doc =
+         "How an AllReduce goes between nodes. auto: by size and number of nodes, as arctl tune "
+         "--explain tells. ring: floats take direct all the same, unless net.order is ring. With a "
+         "codec, which auto never takes around a ring, every node that a sum passes quantizes "
+         "it anew. GPUs of several nodes always take exchange, whatever this says."},
     {.section = "net",
      .key = "gpu_lanes",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, net.gpu_lanes), .max = 32},

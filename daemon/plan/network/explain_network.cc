@@ -135,10 +135,9 @@ Explanation explain_network(const NetworkQuestion& question, const NetworkPolicy
   const LinkFigures* const link = measured.slowest();
   const NetworkChoice choice = choose_network(question, policy);
   const NetworkChoice around = as(NetworkAlgorithm::Ring, question, policy);
-  const std::uint64_t element_bytes = size_of(around.partials);
-  const RingShape shape =
-      ring_shape(question.count * element_bytes, question.nodes,
-                 ring_room_of_hosts(question.nodes, element_bytes), policy.ring);
+  const RingShape shape = ring_shape(
+      partial_bytes(question, around.partials, question.count), question.nodes,
+      ring_room_of_hosts(question.nodes, wire_unit(question, around.partials).bytes), policy.ring);
   Explanation answer;
   answer.chosen = answer.runner_up = text_of(choice.algorithm);
   answer.text =

@@ -20,7 +20,6 @@ bool exchange_is_faster(std::uint64_t bytes, std::uint64_t nodes, std::uint64_t 
 
 // Null where it may be a ring, else why not.
 const char* keeps_from_ring(const NetworkQuestion& question, const NetworkPolicy& policy) {
-  if (question.codec != Codec::None) return "a ring would encode sums anew on every node";
   if (!any_order_gives_the_same(question.dtype) && policy.order != NetOrder::OfRing) {
     return "a ring adds floats in an order of its own, which net.order = \"ring\" would allow";
   }
@@ -56,6 +55,7 @@ Verdict decide(const NetworkQuestion& question, const NetworkPolicy& policy) {
   if (question.nodes <= kMostDirectNodes) {
     return {Direct, "two steps, and no node sends more than twice the bytes"};
   }
+  if (question.codec != Codec::None) return {Direct, "a ring would encode sums anew on every node"};
   if (no_ring != nullptr) return {Direct, no_ring};
   if (question.bytes() / question.nodes < kStepsOfARingShard * policy.step_bytes) {
     return {Direct, "a ring's steps would count more than what each of them sends"};

@@ -10,8 +10,9 @@
 // exchange and direct combine in the order of nodes and, without a codec, give the same bits; ring
 // has an order of its own.
 //
-// With a codec every node's partial result is encoded once, and in direct the result once more. A
-// ring, which would encode sums at every node, takes none: direct stands in for it.
+// With a codec every node's partial result is encoded once, and in direct the result once more. In
+// a ring each node that a sum passes encodes it anew, so that noise grows with the nodes: it is
+// taken where net.algorithm says so alone.
 #pragma once
 
 #include <cstdint>

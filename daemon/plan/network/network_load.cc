@@ -41,7 +41,6 @@ NetworkLoad load_of_direct(const NetworkQuestion& question, DType partials, std:
   return load;
 }
 
-// It takes no codec.
 NetworkLoad load_of_ring(const NetworkQuestion& question, DType partials, bool bidirectional,
                          std::uint32_t node) {
   const RingSchedule schedule(question.nodes, node, bidirectional);
@@ -49,13 +48,16 @@ NetworkLoad load_of_ring(const NetworkQuestion& question, DType partials, bool b
   NetworkLoad load{.steps = schedule.steps()};
   for (std::uint32_t index = 0; index < schedule.steps(); ++index) {
     const RingStep step = schedule.step(index);
-    const std::uint64_t element_bytes =
-        size_of(step.phase == RingPhase::ReduceScatter ? partials : question.dtype);
+    const auto bytes_of = [&](std::uint32_t shard) {
+      const std::uint64_t elements = shards.of(shard).size();
+      return step.phase == RingPhase::ReduceScatter ? partial_bytes(question, partials, elements)
+                                                    : result_bytes(question, elements);
+    };
     for (const RingSend& out : {step.right, step.left}) {
-      if (out.used) send(load, shards.of(out.shard).size() * element_bytes);
+      if (out.used) send(load, bytes_of(out.shard));
     }
     for (const RingReceive& in : {step.from_left, step.from_right}) {
-      if (in.duty != RingDuty::None) receive(load, shards.of(in.shard).size() * element_bytes);
+      if (in.duty != RingDuty::None) receive(load, bytes_of(in.shard));
     }
   }
   return load;

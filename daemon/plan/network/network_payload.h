@@ -33,6 +33,25 @@ constexpr std::uint64_t result_bytes(const NetworkQuestion& question, std::uint6
 // to add it, and other tenants wait meanwhile.
 inline constexpr std::uint64_t kMostCodedElements = 32'768;
 
+// What nothing is cut smaller than where it travels: an element of a partial result, or a block.
+struct WireUnit {
+  std::uint64_t bytes = 0, elements = 0;
+};
+constexpr WireUnit wire_unit(const NetworkQuestion& question, DType partials) {
+  if (question.codec == Codec::None) return {.bytes = size_of(partials), .elements = 1};
+  return {.bytes = format_of(question.codec).block_bytes(), .elements = kCodecBlock};
+}
+
+// Elements in a ring's chunk of so many bytes: whole cache lines of results, or whole blocks.
+constexpr std::uint64_t ring_chunk(const NetworkQuestion& question, DType partials,
+                                   std::uint64_t chunk_bytes) {
+  const WireUnit unit = wire_unit(question, partials);
+  const std::uint64_t elements = chunk_bytes / unit.bytes * unit.elements;
+  if (question.codec == Codec::None)
+    return std::max<std::uint64_t>(elements, kCacheLineBytes / size_of(question.dtype));
+  return std::clamp(elements, unit.elements, kMostCodedElements);
+}
+
 // Of `elements` that go to one node: how many are in a chunk, whole blocks with a codec.
 constexpr std::uint64_t payload_chunk(const NetworkQuestion& question, DType partials,
                                       std::uint64_t elements, std::uint32_t slot_bytes) {

@@ -16,11 +16,16 @@ namespace arcomm {
 class NetworkShards {
  public:
   constexpr explicit NetworkShards(const NetworkQuestion& question)
-      : cut_(question.count,
-             question.codec == Codec::None ? size_of(question.dtype) : kBytesInLineOfBlock,
-             std::max(question.nodes, 1U)) {}
+      : NetworkShards(question, std::max(question.nodes, 1U)) {}
+  // The same lines in so many parts.
+  constexpr NetworkShards(const NetworkQuestion& question, std::uint64_t parts)
+      : cut_(question.count, bytes_in_line(question), parts) {}
 
-  constexpr ElementRange of(std::uint32_t node) const { return cut_.of(node); }
+  // What nothing is cut smaller than.
+  static constexpr std::uint64_t elements_in_line(const NetworkQuestion& question) {
+    return kCacheLineBytes / bytes_in_line(question);
+  }
+  constexpr ElementRange of(std::uint64_t node) const { return cut_.of(node); }
   // The first node's: no other is larger.
   constexpr std::uint64_t most_elements() const { return cut_.of(0).size(); }
 
@@ -28,6 +33,9 @@ class NetworkShards {
   // With a codec a block's elements are taken for a cache line.
   static constexpr std::size_t kBytesInLineOfBlock = kCacheLineBytes / kCodecBlock;
   static_assert(kBytesInLineOfBlock * kCodecBlock == kCacheLineBytes);
+  static constexpr std::size_t bytes_in_line(const NetworkQuestion& question) {
+    return question.codec == Codec::None ? size_of(question.dtype) : kBytesInLineOfBlock;
+  }
 
   ShardCut<std::uint64_t> cut_;
 };

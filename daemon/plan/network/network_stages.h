@@ -34,9 +34,12 @@ constexpr ReduceAs reduce_ranks(const NetworkQuestion& question, DType partials)
           ReduceStage::Whole};
 }
 
-// On the way round a ring: {what came, this node's partial result} to what goes on.
+// On the way round a ring: {what came, this node's partial result} to what goes on. What is encoded
+// is decoded, added up and encoded anew.
 constexpr ReduceAs reduce_on_the_way(const NetworkQuestion& question, DType partials) {
-  return {partials, question.op == ReduceOp::Avg ? ReduceOp::Sum : question.op, ReduceStage::Whole};
+  const ReduceOp op = question.op == ReduceOp::Avg ? ReduceOp::Sum : question.op;
+  if (question.codec != Codec::None) return {question.dtype, op, ReduceStage::Recode};
+  return {partials, op, ReduceStage::Whole};
 }
 
 // Partial results, in the order of nodes (ring: {what came, this node's}), to the result.

@@ -154,20 +154,19 @@ RingShape ring_shape(std::uint64_t bytes, std::uint32_t nodes, const RingRoom& r
   return shape;
 }
 
-RingRounds::RingRounds(const NetworkQuestion& question, const RingShape& shape,
-                       std::uint64_t element_bytes)
-    : shards_(question),
-      dtype_(question.dtype),
-      chunk_elements_(std::max<std::uint64_t>(shape.chunk_bytes / element_bytes, 1)) {
-  const std::uint64_t line = kCacheLineBytes / size_of(question.dtype);
-  const std::uint64_t most =
-      std::max<std::uint64_t>(chunk_elements_ * shape.slots / line, 1) * line;
-  rounds_ = std::max<std::uint64_t>((shards_.most_elements() + most - 1) / most, 1);
+RingRounds::RingRounds(const NetworkQuestion& question, std::uint64_t chunk_elements,
+                       std::uint64_t slots)
+    : question_(question), chunk_elements_(chunk_elements) {
+  const std::uint64_t line = NetworkShards::elements_in_line(question);
+  const std::uint64_t most = std::max<std::uint64_t>(chunk_elements_ * slots / line, 1) * line;
+  rounds_ = std::max<std::uint64_t>(tile_count(NetworkShards(question).most_elements(), most), 1);
 }
 
 ElementRange RingRounds::piece(std::uint32_t shard, std::uint64_t round) const {
-  const ElementRange whole = shards_.of(shard);
-  const ElementRange within = shard_range(whole.size(), dtype_, rounds_, round);
+  const ElementRange whole = NetworkShards(question_).of(shard);
+  NetworkQuestion pieces = question_;
+  pieces.count = whole.size();
+  const ElementRange within = NetworkShards(pieces, rounds_).of(round);
   return {whole.first + within.first, whole.first + within.last};
 }
 

@@ -19,7 +19,7 @@ enum class RingArch : std::uint8_t { Hopper, Newer };
 // What there is for one ring.
 struct RingRoom {
   RingArch arch = RingArch::Hopper;
-  std::uint64_t element_bytes = 4;               // of what travels
+  std::uint64_t element_bytes = 4;               // of what travels; with a codec, of a block
   std::uint64_t most_chunk_bytes = 16ull << 20;  // hosts: what a frame carries
   std::uint64_t staging_bytes = 32ull << 20;     // for chunks from one neighbour
 };
@@ -30,7 +30,7 @@ enum class RingBound : std::uint8_t { Tier, Bdp, Chunk, Staging, Setting };
 std::string_view text_of(RingBound bound);  // a noun: "the tier of this size"
 
 struct RingShape {
-  std::uint64_t chunk_bytes = 0;  // whole elements, one at least
+  std::uint64_t chunk_bytes = 0;  // whole elements or blocks, one at least
   std::uint64_t slots = 1;        // chunks under way to a neighbour
   std::uint32_t depth = 1;        // of the tier: chunks that a shard was meant to have
   bool bidirectional = false;     // the all-gather goes both ways
@@ -52,7 +52,8 @@ RingShape ring_shape(std::uint64_t bytes, std::uint32_t nodes, const RingRoom& r
 // stays of this shard: rounds do not change the order of additions.
 class RingRounds {
  public:
-  RingRounds(const NetworkQuestion& question, const RingShape& shape, std::uint64_t element_bytes);
+  // `slots`: chunks that a round has of a shard, at most. Precondition: chunk_elements > 0.
+  RingRounds(const NetworkQuestion& question, std::uint64_t chunk_elements, std::uint64_t slots);
 
   std::uint64_t count() const { return rounds_; }
   std::uint64_t chunk_elements() const { return chunk_elements_; }
@@ -60,8 +61,7 @@ class RingRounds {
   ElementRange piece(std::uint32_t shard, std::uint64_t round) const;
 
  private:
-  NetworkShards shards_;
-  DType dtype_;
+  NetworkQuestion question_;
   std::uint64_t chunk_elements_ = 1, rounds_ = 1;
 };
 

@@ -17,6 +17,7 @@
 #include "kernels/host/launch.h"
 #include "kernels/host/reference.h"
 #include "kernels/host/reference_coded.h"
+#include "proto/coding.h"
 #include "tests/unit/kernels/codec_samples.h"
 #include "tests/unit/kernels/on_target.h"
 
@@ -201,6 +202,53 @@ TEST_P(CodedStages, ANodesSumErrsByNoMoreThanTheBoundOfThatSum) {
     for (std::size_t i = 0; i < kCodecBlock; ++i)
       EXPECT_LE(std::fabs(static_cast<double>(got[i]) - static_cast<double>(sum[i])), bounds[i])
           << text_of(codec) << " element " << i;
+  }
+}
+
+// A sum that goes round is encoded by every node that it passes, each time with the error of one
+// quantization of what it has come to: (1 + e)^nodes - 1 of all largest magnitudes together.
+TEST_P(CodedStages, ASumThatGoesRoundARingErrsByNoMoreThanItsBound) {
+  constexpr std::uint32_t kNodes = 6;
+  std::mt19937_64 random(21);
+  std::normal_distribution<float> normal;
+  std::vector<std::vector<Block>> inputs(kNodes, std::vector<Block>(200));
+  for (auto& blocks : inputs) {
+    for (Block& block : blocks) {
+      const int power = static_cast<int>(random() % 8);
+      for (float& value : block) value = std::ldexp(normal(random), power);
+      if (random() % 4 == 0) block[random() % kCodecBlock] *= 100;
+    }
+  }
+  const std::uint64_t count = inputs[0].size() * kCodecBlock;
+  for (const Codec codec : kRealCodecs) {
+    AllReduceArgs args = AllReduceArgs::among(kNodes, count, DType::Float32);
+    args.codec = codec;
+    Bytes sum(coded_bytes(codec, count)), own(sum.size());
+    run(ReduceStage::Partial, args, {inputs[0].data()}, sum.data());
+    for (std::uint32_t node = 1; node < kNodes; ++node) {
+      run(ReduceStage::Partial, args, {inputs[node].data()}, own.data());
+      run(ReduceStage::Recode, args, {sum.data(), own.data()}, sum.data());
+    }
+    std::vector<float> got(count);
+    run(ReduceStage::Final, args, {sum.data()}, got.data());
+    const double most = std::pow(1 + relative_error_of(codec, 1), kNodes) - 1;
+    for (std::size_t i = 0; i < inputs[0].size(); ++i) {
+      double largest = 0;
+      std::array<double, kCodecBlock> want{};
+      for (const auto& blocks : inputs) {
+        float largest_here = 0;
+        for (std::size_t j = 0; j < kCodecBlock; ++j) {
+          largest_here = std::max(largest_here, std::fabs(blocks[i][j]));
+          want[j] += static_cast<double>(blocks[i][j]);
+        }
+        largest += static_cast<double>(largest_here);
+      }
+      for (std::size_t j = 0; j < kCodecBlock; ++j) {
+        ASSERT_LE(std::fabs(static_cast<double>(got[i * kCodecBlock + j]) - want[j]),
+                  (most + 0x1p-20) * largest)
+            << text_of(codec) << " block " << i << " element " << j;
+      }
+    }
   }
 }
 

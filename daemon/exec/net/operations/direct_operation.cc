@@ -1,7 +1,6 @@
 #include "daemon/exec/net/operations/direct_operation.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "daemon/plan/network/network_payload.h"
@@ -151,10 +150,7 @@ bool DirectOperation::place(bool& has_computed) {
       const std::uint64_t bytes = seats_.bytes_of_result(part.size());
       group_.notes().arrived(bytes);
       if (seats_.codes_result(part.size())) {
-        // They lie where the elements go.
-        std::byte* const blocks = group_.scratch();
-        std::memcpy(blocks, seats_.result().data() + part.first * seats_.element_bytes(), bytes);
-        seats_.spread_coded(part.first, part.last, blocks);
+        seats_.spread_coded_in_place(part.first, part.last, group_.scratch());
         has_computed = true;
       } else if (seats_.has_others()) {
         seats_.spread(part.first, part.last);

@@ -38,6 +38,12 @@ class RingCursor {
   // Of its own: sums that have not been added to, results of this node.
   bool at_first_step() const { return step_ == first_step_; }
   bool at_last_step() const { return step_ + 1 == end_step_; }
+  // Whether results that come in here go on to the next node of the same way.
+  bool is_sent_on() const {
+    if (at_last_step()) return false;
+    const RingStep next = schedule_->step(step_ + 1);
+    return way_ == RingWay::ResultsFore ? next.left.used : next.right.used;
+  }
   std::uint64_t round() const { return round_; }
   std::uint64_t chunk() const { return chunk_; }
   std::uint32_t shard() const { return shard_of(schedule_->step(step_)); }

@@ -4,21 +4,19 @@
 #include <array>
 #include <utility>
 
-#include "kernels/partition.h"
+#include "daemon/plan/network/network_payload.h"
 
 namespace arcomm {
 namespace {
 
 // As on all nodes, whatever windows they could get.
-RingShape shape_of(const NetworkQuestion& question, std::size_t wire_bytes,
-                   std::uint32_t slot_bytes, std::uint64_t slots, const Settings::Ring& limits) {
-  const RingRoom room{.element_bytes = wire_bytes,
+RingShape shape_of(const NetworkQuestion& question, DType partials, std::uint32_t slot_bytes,
+                   std::uint64_t slots, const Settings::Ring& limits) {
+  const RingRoom room{.element_bytes = wire_unit(question, partials).bytes,
                       .most_chunk_bytes = slot_bytes,
                       .staging_bytes = slots * slot_bytes};
-  RingShape shape = ring_shape(question.count * wire_bytes, question.nodes, room, limits);
-  // A piece is whole cache lines of results.
-  shape.chunk_bytes = std::max<std::uint64_t>(
-      shape.chunk_bytes, kCacheLineBytes / size_of(question.dtype) * wire_bytes);
+  RingShape shape =
+      ring_shape(partial_bytes(question, partials, question.count), question.nodes, room, limits);
   shape.slots = std::clamp<std::uint64_t>(shape.slots, 1, slots);
   return shape;
 }
@@ -30,12 +28,14 @@ Status RingOperation::begin(const NetworkRequest& request) {
     return error(ErrorCode::Internal, Reason::Bug, "a ring was chosen where its policy has none");
   }
   const NetworkQuestion& question = request.question;
-  seats_.begin(request.communicator, request.arrival, question, request.choice.partials);
+  const DType partials = request.choice.partials;
+  seats_.begin(request.communicator, request.arrival, question, partials);
   seq_ = request.arrival.seq;
+  if (seats_.is_coded()) ARC_RETURN_IF_ERROR(group_.make_result_rooms());
   const RingShape shape =
-      shape_of(question, seats_.wire_bytes(), group_.slot_bytes(), kSumRooms, group_.policy().ring);
+      shape_of(question, partials, group_.slot_bytes(), kSumRooms, group_.policy().ring);
   schedule_.emplace(group_.nodes(), group_.here(), shape.bidirectional);
-  rounds_.emplace(question, shape, seats_.wire_bytes());
+  rounds_.emplace(question, ring_chunk(question, partials, shape.chunk_bytes), shape.slots);
   most_chunks_ = 1;
   for (std::uint64_t round = 0; round < rounds_->count(); ++round) {
     for (std::uint32_t shard = 0; shard < group_.nodes(); ++shard) {
@@ -45,10 +45,11 @@ Status RingOperation::begin(const NetworkRequest& request) {
   }
   sums_out_ = {RingWay::SumsOut, *schedule_, *rounds_};
   sums_in_ = {RingWay::SumsIn, *schedule_, *rounds_};
-  from_left_ = {RingWay::ResultsIn, *schedule_, *rounds_};
-  from_right_ = {RingWay::ResultsFore, *schedule_, *rounds_};
+  from_left_ = {.cursor = {RingWay::ResultsIn, *schedule_, *rounds_}};
+  from_right_ = {.cursor = {RingWay::ResultsFore, *schedule_, *rounds_}};
   right_ = {.to = schedule_->right(), .cursor = {RingWay::ResultsOut, *schedule_, *rounds_}};
   left_ = {.to = schedule_->left(), .cursor = {RingWay::ResultsBack, *schedule_, *rounds_}};
+  for (Forward* way : {&right_, &left_}) way->is_used = !way->cursor.at_end();
   own_sent_ = joined_ = passed_ = finished_ = 0;
   return region_.begin(group_, seq_, seats_.result(),
                        rounds_->count() * group_.nodes() * most_chunks_);
@@ -70,8 +71,8 @@ bool RingOperation::advance() {
     forward(right_);
     forward(left_);
   }
-  moved |= place(from_left_, has_computed);
-  moved |= place(from_right_, has_computed);
+  moved |= place(from_left_, right_, has_computed);
+  moved |= place(from_right_, left_, has_computed);
   group_.give_credits();
   return moved;
 }
@@ -114,9 +115,8 @@ bool RingOperation::take_sum() {
   if (sum == nullptr) return false;
   const ElementRange range = sums_in_.range();
   if (sums_in_.at_last_step()) {
-    const auto own = seats_.partial(range.first, range.last, group_.scratch());
-    seats_.finish(range.first, range.last, std::array{sum, own.data()});
-    ++finished_;
+    if (seats_.is_coded() && !result_room_is_free()) return false;
+    finish(range, sum);
   } else {
     const std::uint64_t room = joined_ % kSumRooms;
     if (joined_ - passed_ == kSumRooms || !group_.partials().is_back(schedule_->right(), room))
@@ -125,9 +125,45 @@ bool RingOperation::take_sum() {
     ++joined_;
   }
   group_.use_up(left);
-  group_.notes().arrived(range.size() * seats_.wire_bytes());
+  group_.notes().arrived(seats_.bytes_of_partial(range.size()));
   sums_in_.next();
   return true;
+}
+
+void RingOperation::finish(const ElementRange& range, const std::byte* sum) {
+  const auto own = seats_.partial(range.first, range.last, group_.scratch());
+  const std::array partials{sum, own.data()};
+  if (seats_.is_coded()) {
+    seats_.finish_coded(range.first, range.last, partials, group_.result_room(finished_));
+  } else {
+    seats_.finish(range.first, range.last, partials);
+  }
+  ++finished_;
+}
+
+bool RingOperation::has_left(const Forward& way, const Puts& puts, std::uint64_t chunk) const {
+  if (chunk >= puts.count) return false;
+  if (puts.count - chunk > Loans::kAhead) return true;  // its place was used again
+  const std::uint64_t place = puts.place[chunk % Loans::kAhead];
+  return way.put - place > Loans::kAhead || group_.results().is_back(way.to, place);
+}
+
+// Its last chunk's blocks have left, to both sides where results go both ways.
+bool RingOperation::result_room_is_free() const {
+  if (finished_ < Loans::kAhead) return true;
+  const std::uint64_t before = finished_ - Loans::kAhead;
+  for (const Forward* way : {&right_, &left_}) {
+    if (way->is_used && !has_left(*way, way->own, before)) return false;
+  }
+  return true;
+}
+
+std::span<const std::byte> RingOperation::payload_of(const Forward& way,
+                                                     const ElementRange& range) const {
+  const std::uint64_t bytes = seats_.bytes_of_result(range.size());
+  if (way.cursor.at_first_step() && seats_.codes_result(range.size()))
+    return {group_.result_room(way.own.count), bytes};
+  return seats_.result().subspan(range.first * seats_.element_bytes(), bytes);
 }
 
 bool RingOperation::forward(Forward& way) {
@@ -136,31 +172,37 @@ bool RingOperation::forward(Forward& way) {
   while (!way.cursor.at_end() && loans.is_back(way.to, way.put)) {
     const bool is_own = way.cursor.at_first_step();
     const std::uint32_t number = number_of(way.cursor);
-    if (is_own ? way.own == finished_ : !region_.has(number)) break;
+    if (is_own ? way.own.count == finished_ : !region_.has(number)) break;
     const ElementRange range = way.cursor.range();
-    const std::uint64_t offset = range.first * seats_.element_bytes();
-    if (!group_.put(way.to, seq_, offset, number,
-                    seats_.result().subspan(offset, range.size() * seats_.element_bytes()),
-                    loans.of(way.to, way.put)))
+    if (!group_.put(way.to, seq_, range.first * seats_.element_bytes(), number,
+                    payload_of(way, range), loans.of(way.to, way.put)))
       break;
-    ++way.put;
-    if (is_own) ++way.own;
+    Puts& puts = is_own ? way.own : way.passed_on;
+    puts.place[puts.count++ % Loans::kAhead] = way.put++;
     way.cursor.next();
     moved = true;
   }
   return moved;
 }
 
-bool RingOperation::place(RingCursor& cursor, bool& has_computed) {
+bool RingOperation::place(Placing& came, const Forward& way, bool& has_computed) {
   bool moved = false;
-  while (!has_computed && !cursor.at_end() && region_.has(number_of(cursor))) {
-    const ElementRange range = cursor.range();
-    group_.notes().arrived(range.size() * seats_.element_bytes());
-    if (seats_.has_others()) {
+  while (!has_computed && !came.cursor.at_end() && region_.has(number_of(came.cursor))) {
+    const ElementRange range = came.cursor.range();
+    const std::uint64_t bytes = seats_.bytes_of_result(range.size());
+    const bool is_coded = seats_.codes_result(range.size()), goes_on = came.cursor.is_sent_on();
+    // What it decodes to takes its place.
+    if (is_coded && goes_on && !has_left(way, way.passed_on, came.sent_on)) break;
+    group_.notes().arrived(bytes);
+    if (is_coded) {
+      seats_.spread_coded_in_place(range.first, range.last, group_.scratch());
+      has_computed = true;
+    } else if (seats_.has_others()) {
       seats_.spread(range.first, range.last);
       has_computed = true;
     }
-    cursor.next();
+    came.sent_on += goes_on ? 1 : 0;
+    came.cursor.next();
     moved = true;
   }
   return moved;
@@ -168,7 +210,7 @@ bool RingOperation::place(RingCursor& cursor, bool& has_computed) {
 
 bool RingOperation::is_done() const {
   return sums_out_.at_end() && sums_in_.at_end() && right_.cursor.at_end() &&
-         left_.cursor.at_end() && from_left_.at_end() && from_right_.at_end();
+         left_.cursor.at_end() && from_left_.cursor.at_end() && from_right_.cursor.at_end();
 }
 
 bool RingOperation::let_go() {

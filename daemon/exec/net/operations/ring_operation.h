@@ -4,7 +4,9 @@
 //
 // A sum that came is added to as soon as a room is free for it, whether or not it can be sent on:
 // a piece has no more chunks than there are rooms, so that some node can always go on. In place, a
-// result comes when its owner has this node's elements in it, so they are not needed any more.
+// result comes when its owner has this node's elements in it, so they are not needed any more. With
+// a codec results lie as blocks at the place of their elements until they have been sent on, and
+// are decoded then.
 #pragma once
 
 #include <array>
@@ -33,18 +35,35 @@ class RingOperation final : public NetworkOperation {
   // Rooms of sums that wait to be sent on; the others are for this node's own.
   static constexpr std::uint64_t kSumRooms = 6;
 
+  // Chunks of one kind that were put to one side, in their order.
+  struct Puts {
+    std::uint64_t count = 0;
+    std::array<std::uint64_t, Loans::kAhead> place{};  // of the last ones, among all that were put
+  };
   // Results on their way to one side.
   struct Forward {
     std::uint32_t to = 0;
     RingCursor cursor;
-    std::uint64_t put = 0, own = 0;  // chunks, and those of them that are of this node's shard
+    std::uint64_t put = 0;  // chunks: of this node's shard, and of others'
+    Puts own = {}, passed_on = {};
+    bool is_used = false;
   };
 
   bool send_sums(bool& has_computed);
   bool send_own(const ElementRange& range, bool& has_computed);
   bool take_sum();
   bool forward(Forward& way);
-  bool place(RingCursor& cursor, bool& has_computed);
+  std::span<const std::byte> payload_of(const Forward& way, const ElementRange& range) const;
+  // Whether a chunk of its kind has left and its memory is this node's again.
+  bool has_left(const Forward& way, const Puts& puts, std::uint64_t chunk) const;
+  bool result_room_is_free() const;
+  void finish(const ElementRange& range, const std::byte* sum);
+  // Results that came, on to all seats; `way` sends them on.
+  struct Placing {
+    RingCursor cursor;
+    std::uint64_t sent_on = 0;  // chunks of those that go on
+  };
+  bool place(Placing& came, const Forward& way, bool& has_computed);
   // Of the chunk that the cursor is at, among all of the result.
   std::uint32_t number_of(const RingCursor& cursor) const;
 
@@ -56,7 +75,8 @@ class RingOperation final : public NetworkOperation {
   std::optional<RingRounds> rounds_;
   std::uint64_t most_chunks_ = 1;  // of a piece
 
-  RingCursor sums_out_, sums_in_, from_left_, from_right_;
+  RingCursor sums_out_, sums_in_;
+  Placing from_left_, from_right_;
   Forward right_, left_;
   std::uint64_t own_sent_ = 0;             // chunks of the first steps
   std::uint64_t joined_ = 0, passed_ = 0;  // sums in rooms, and sent on from there

@@ -69,6 +69,12 @@ void SeatReduction::spread_coded(std::uint64_t first, std::uint64_t last, const 
   reduce(decode_result(question_), last - first);
 }
 
+void SeatReduction::spread_coded_in_place(std::uint64_t first, std::uint64_t last,
+                                          std::byte* room) {
+  std::memcpy(room, recv(0) + first * element_bytes(), bytes_of_result(last - first));
+  spread_coded(first, last, room);
+}
+
 void SeatReduction::take(std::span<const std::byte* const> partials) {
   args_.num_inputs = 0;
   for (const std::byte* partial : partials) args_.inputs[args_.num_inputs++] = partial;

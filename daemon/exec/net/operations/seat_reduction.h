@@ -25,8 +25,7 @@ class SeatReduction {
 
   // What travels is encoded blocks: ranges begin where blocks do.
   bool is_coded() const { return question_.codec != Codec::None; }
-  // Of an element of a partial that is not coded, and of a result.
-  std::size_t wire_bytes() const { return size_of(partials_); }
+  // Of an element of a result.
   std::size_t element_bytes() const { return size_of(question_.dtype); }
   // Of so many elements of a partial.
   std::uint64_t bytes_of_partial(std::uint64_t elements) const {
@@ -57,6 +56,8 @@ class SeatReduction {
   void spread(std::uint64_t first, std::uint64_t last) const;
   // The same of blocks, to all.
   void spread_coded(std::uint64_t first, std::uint64_t last, const std::byte* blocks);
+  // The same where they lie at the place of the first seat's elements; they are copied to `room`.
+  void spread_coded_in_place(std::uint64_t first, std::uint64_t last, std::byte* room);
 
   // The first seat's.
   std::span<std::byte> result() const;

@@ -143,7 +143,8 @@ TEST(HostNetwork, ALastChunkThatABlockWouldMakeLongerTravelsAsItIs) {
 
 // Several chunks for each room.
 TEST(HostNetwork, LargeOperationsWithACodecUseTheirRoomsAgain) {
-  for (const NetAlgorithm algorithm : {NetAlgorithm::Exchange, NetAlgorithm::Direct}) {
+  for (const NetAlgorithm algorithm :
+       {NetAlgorithm::Exchange, NetAlgorithm::Direct, NetAlgorithm::Ring}) {
     for (const DType dtype : {DType::BFloat16, DType::Float32}) {
       NodeCluster cluster(flat(3, algorithm), 6);
       ASSERT_TRUE(cluster.form());
@@ -152,6 +153,31 @@ TEST(HostNetwork, LargeOperationsWithACodecUseTheirRoomsAgain) {
       cluster.call({.count = 1'500'001, .dtype = dtype, .on_last = true, .codec = Codec::Q4});
       EXPECT_EQ(cluster.run(), "") << static_cast<int>(algorithm);
       EXPECT_EQ(cluster.succeeded(), 6u);
+      EXPECT_EQ(cluster.end(), "");
+    }
+  }
+}
+
+// Blocks that go on are decoded where they lie when they have left, and not before; of more nodes
+// some go on to the one side and some to the other.
+TEST(HostNetwork, BlocksGoRoundARingToOneSideAndToBoth) {
+  for (const std::int64_t both : {0, -1}) {
+    for (const std::uint32_t nodes : {2U, 3U, 4U, 5U, 6U}) {
+      ClusterShape shape = flat(nodes, NetAlgorithm::Ring);
+      shape.node_of_rank.push_back(0);  // a second rank there
+      shape.policy.ring.bidirectional_max_bytes = both;
+      shape.policy.ring.min_shard_bytes = 0;
+      shape.staging_bytes = 32 << 20;
+      NodeCluster cluster(shape, nodes);
+      ASSERT_TRUE(cluster.form());
+      for (const std::uint64_t count : {1ULL, 33ULL, 70'001ULL, 700'003ULL}) {
+        cluster.call(
+            {.count = count, .dtype = DType::BFloat16, .op = ReduceOp::Avg, .codec = Codec::Q6});
+        cluster.call(
+            {.count = count, .dtype = DType::Float32, .in_place = true, .codec = Codec::Q4Rotated});
+      }
+      EXPECT_EQ(cluster.run(), "") << nodes << " nodes, both ways up to " << both;
+      EXPECT_EQ(cluster.succeeded(), 8u * (nodes + 1));
       EXPECT_EQ(cluster.end(), "");
     }
   }

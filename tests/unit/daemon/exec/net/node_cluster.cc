@@ -144,7 +144,7 @@ void NodeCluster::expect(Call& call) const {
                                  .codec = call.what.codec};
   const NetworkChoice choice = choose_network(question, shape_.policy);
   const std::uint64_t count = call.what.count;
-  const std::size_t wire = size_of(choice.partials), element = size_of(call.what.dtype);
+  const std::size_t element = size_of(call.what.dtype);
   std::vector<std::vector<std::byte>> partials;
   for (std::uint32_t node = 0; node < nodes; ++node) {
     std::vector<const std::byte*> inputs;
@@ -157,19 +157,21 @@ void NodeCluster::expect(Call& call) const {
                  : reduce(reduce_ranks(question, choice.partials), count, ranks, inputs,
                           partial_bytes(question, choice.partials, count), question.codec));
   }
-  const ReduceAs last = reduce_partials(question, choice.partials);
+  // Of so many elements; by owners' results, encoded once more, where they travel.
+  const auto finish = [&](std::uint64_t elements, const std::vector<const std::byte*>& inputs) {
+    if (question.codec == Codec::None || choice.algorithm == NetworkAlgorithm::Exchange)
+      return reduce(reduce_partials(question, choice.partials), elements, ranks, inputs,
+                    elements * element, question.codec);
+    const std::vector<std::byte> sums =
+        reduce(encode_result(question), elements, ranks, inputs,
+               coded_bytes(question.codec, elements), question.codec);
+    return reduce(decode_result(question), elements, ranks, {sums.data()}, elements * element,
+                  question.codec);
+  };
   if (choice.algorithm != NetworkAlgorithm::Ring) {
     std::vector<const std::byte*> all;
     for (const auto& partial : partials) all.push_back(partial.data());
-    if (question.codec != Codec::None && choice.algorithm == NetworkAlgorithm::Direct) {
-      const std::vector<std::byte> sums =
-          reduce(encode_result(question), count, ranks, all, coded_bytes(question.codec, count),
-                 question.codec);
-      call.expected = reduce(decode_result(question), count, ranks, {sums.data()}, count * element,
-                             question.codec);
-      return;
-    }
-    call.expected = reduce(last, count, ranks, all, count * element, question.codec);
+    call.expected = finish(count, all);
     return;
   }
   // Shard s sets out from the node behind s, and is added to on its way round to s.
@@ -177,17 +179,18 @@ void NodeCluster::expect(Call& call) const {
   const NetworkShards shards(question);
   for (std::uint32_t shard = 0; shard < nodes; ++shard) {
     const ElementRange range = shards.of(shard);
+    if (range.empty()) continue;
+    const std::uint64_t bytes = partial_bytes(question, choice.partials, range.size());
     const auto part = [&](std::uint32_t node) {
-      return partials[node % nodes].data() + range.first * wire;
+      return partials[node % nodes].data() + partial_bytes(question, choice.partials, range.first);
     };
     const std::byte* from = part(shard + 1);
-    std::vector<std::byte> sum(from, from + range.size() * wire);
+    std::vector<std::byte> sum(from, from + bytes);
     for (std::uint32_t hop = 2; hop < nodes; ++hop) {
       sum = reduce(reduce_on_the_way(question, choice.partials), range.size(), ranks,
-                   {sum.data(), part(shard + hop)}, range.size() * wire);
+                   {sum.data(), part(shard + hop)}, bytes, question.codec);
     }
-    const std::vector<std::byte> result =
-        reduce(last, range.size(), ranks, {sum.data(), part(shard)}, range.size() * element);
+    const std::vector<std::byte> result = finish(range.size(), {sum.data(), part(shard)});
     std::ranges::copy(result,
                       call.expected.begin() + static_cast<std::ptrdiff_t>(range.first * element));
   }

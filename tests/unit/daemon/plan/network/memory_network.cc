@@ -143,7 +143,9 @@ class Ring {
  public:
   Ring(const MemoryOperation& operation, const RingShape& shape, Air& air)
       : results_(empty_results(operation)),
-        rounds_(operation.question, shape, size_of(operation.choice.partials)),
+        rounds_(operation.question,
+                std::max<std::uint64_t>(shape.chunk_bytes / size_of(operation.choice.partials), 1),
+                shape.slots),
         air_(air) {
     const std::uint32_t count = operation.question.nodes;
     for (std::uint32_t here = 0; here < count; ++here) {

@@ -23,8 +23,9 @@ TEST(NetworkChoice, BetweenTwoNodesEachCombinesHalfOfWhatIsLarge) {
   EXPECT_EQ(choose_network(question(2, 4 << 20), {.step_bytes = 1 << 20}).algorithm, Exchange);
 }
 
-// Each element is encoded once between two, whatever the size; nobody goes round with sums.
-TEST(NetworkChoice, WithACodecTwoNodesExchangeAndNoneGoRound) {
+// Each element is encoded once between two, whatever the size; nobody goes round with sums that
+// every node encodes anew, unless the operator says so.
+TEST(NetworkChoice, WithACodecTwoNodesExchangeAndNoneGoRoundUnasked) {
   NetworkQuestion coded = question(2, 1ull << 30);
   coded.codec = Codec::Q4;
   EXPECT_EQ(choose_network(coded, {}).algorithm, Exchange);
@@ -38,9 +39,12 @@ TEST(NetworkChoice, WithACodecTwoNodesExchangeAndNoneGoRound) {
   coded.nodes = 40;
   coded.count = 1 << 28;
   const NetworkPolicy ring{.order = NetOrder::OfRing, .algorithm = NetAlgorithm::Ring};
-  EXPECT_EQ(choose_network(coded, ring).algorithm, Direct);
-  EXPECT_EQ(choose_network(coded, ring).why, "a ring would encode sums anew on every node");
   EXPECT_EQ(choose_network(coded, {.order = NetOrder::OfRing}).algorithm, Direct);
+  EXPECT_EQ(choose_network(coded, {.order = NetOrder::OfRing}).why,
+            "a ring would encode sums anew on every node");
+  EXPECT_EQ(choose_network(coded, ring).algorithm, Ring);
+  // As without a codec: in an order of its own.
+  EXPECT_EQ(choose_network(coded, {.algorithm = NetAlgorithm::Ring}).algorithm, Direct);
 }
 
 TEST(NetworkChoice, SmallOnesAreExchangedAndOthersGoThroughOwners) {

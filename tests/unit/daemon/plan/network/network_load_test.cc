@@ -65,6 +65,15 @@ TEST(NetworkLoad, PartialsOfHalvesAreTwiceAsWideAndResultsAreNot) {
   }
 }
 
+// Sums and results alike, as blocks of 18 bytes.
+TEST(NetworkLoad, WithACodecARingSendsTwiceTheBlocksThatAreNotItsOwn) {
+  const NetworkQuestion question{.count = kCount, .nodes = 4, .codec = Codec::Q4};
+  const std::uint64_t blocks = kCount / 4 / kCodecBlock;
+  for (const NetworkAlgorithm algorithm : {NetworkAlgorithm::Direct, NetworkAlgorithm::Ring}) {
+    EXPECT_EQ(network_load(question, by(algorithm), true, 2).bytes_sent, 2 * 3 * blocks * 18);
+  }
+}
+
 // Whatever the count, what all send is what all receive, and what is not there is not sent.
 TEST(NetworkLoad, AnyCountIsSentAsOftenAsItIsReceived) {
   for (const std::uint64_t count :

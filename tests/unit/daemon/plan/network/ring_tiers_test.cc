@@ -174,7 +174,7 @@ TEST(RingRounds, GoOverEveryShardOnceAndNoPieceIsMuchSmallerThanOthers) {
         const RingShape got = ring_shape(
             question.bytes(), nodes, {.element_bytes = size_of(dtype), .staging_bytes = 16 * kKi},
             Settings::Ring{});
-        const RingRounds rounds(question, got, size_of(dtype));
+        const RingRounds rounds(question, got.chunk_bytes / size_of(dtype), got.slots);
         const NetworkShards shards(question);
         ASSERT_GE(rounds.count(), 1U);
         for (std::uint32_t shard = 0; shard < nodes; ++shard) {
