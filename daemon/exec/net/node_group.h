@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "daemon/exec/net/links/links.h"
-#include "daemon/exec/net/operations/loans.h"
-#include "daemon/exec/net/operations/step_notes.h"
+#include "daemon/exec/net/loans.h"
+#include "daemon/exec/net/step_notes.h"
 #include "daemon/exec/specs.h"
 #include "daemon/memory/staging_pool.h"
 #include "proto/net/message.h"

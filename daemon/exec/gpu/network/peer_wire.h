@@ -16,7 +16,7 @@
 #include <string>
 
 #include "daemon/exec/net/links/links.h"
-#include "daemon/exec/net/operations/step_notes.h"
+#include "daemon/exec/net/step_notes.h"
 #include "daemon/proxy/wire.h"
 #include "proto/gpu/device_fifo.h"
 #include "proto/net/message.h"
