@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/plan/gpu_paths.h"
 #include "daemon/plan/launch_table_builder.h"
-#include "daemon/plan/recorded_algorithm.h"
 
 namespace arcomm {
 namespace {

@@ -3,22 +3,13 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <string_view>
 
+#include "daemon/plan/explanation.h"
 #include "daemon/plan/planner.h"
 #include "daemon/plan/tuning/tuning_table.h"
 #include "proto/types.h"
 
 namespace arcomm {
-
-struct Explanation {
-  std::string text;  // a few lines for people
-  std::string_view chosen;
-  std::string_view runner_up;         // the same as `chosen` where there is no other
-  double chosen_microseconds = 0;     // 0 where never measured
-  double runner_up_microseconds = 0;  // likewise
-};
 
 // What happens on the host: small operations run within the ranks' calls, "in_call", with what the
 // planner chooses for the worker as the runner-up. setting: host.in_call_bytes.

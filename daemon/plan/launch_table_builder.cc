@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/plan/gpu_paths.h"
 #include "daemon/plan/recorded_algorithm.h"
 #include "kernels/codec/format.h"
 #include "proto/host/in_call.h"

@@ -47,12 +47,6 @@ LaunchTable make_launch_table_between_nodes(std::uint32_t ranks, NetworkAlgorith
 // and between several the network would have to be known.
 LaunchTable make_launch_table_on_host(std::uint32_t ranks, const InCallBounds& in_call = {});
 
-// Up to which size the resident grid takes operations. It has few SMs: of 256 KB between two GPUs
-// it makes 10 us, of 64 KB between four 8.7, and what was launched speculatively on many 9 and 8.
-constexpr std::uint64_t most_resident_bytes(std::uint32_t ranks) {
-  return ranks < 2 ? 0 : ranks == 2 ? kMaxResidentBytes : kMaxResidentBytes / 4;
-}
-
 // What takes which sizes of a type without a codec, from the smallest on: for people.
 struct LaunchStretch {
   LaunchPath path = LaunchPath::Launched;

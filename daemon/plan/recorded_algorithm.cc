@@ -2,6 +2,8 @@
 
 #include <iterator>
 
+#include "daemon/plan/gpu_paths.h"
+
 namespace arcomm {
 
 std::string_view name_of_recorded(std::uint8_t algorithm) {

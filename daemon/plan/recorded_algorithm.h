@@ -15,9 +15,7 @@ namespace arcomm {
 inline constexpr std::uint8_t kFirstNetworkAlgorithm = 96;  // between nodes
 inline constexpr std::uint8_t kFirstCudaAlgorithm = 128;
 inline constexpr std::uint8_t kResidentKernel = kNoAlgorithm - 1;
-inline constexpr std::string_view kResidentName = "resident";
 inline constexpr std::uint8_t kInStreamKernel = kResidentKernel - 1;
-inline constexpr std::string_view kInStreamName = "in_stream";
 
 constexpr std::uint8_t recorded(Algorithm algorithm) {
   return static_cast<std::uint8_t>(algorithm);

@@ -34,6 +34,12 @@ DAEMON_ORDER = [["telemetry"], ["memory", "plan", "proxy"], ["comm"], ["session"
 OF_EXEC = {"net": [], "host": ["net"], "gpu": ["net"], "worker": ["net"], "tune": ["host", "worker"]}
 EXEC_FOR_CALLERS = {"control": ["worker"]}
 
+# Folders of plan/ stand below the files beside them, but for these, which say values alone.
+OF_PLAN = {
+    "daemon/plan/tuning/": ("daemon/plan/gpu_paths.h",),
+    "daemon/plan/network/": ("daemon/plan/tuning/", "daemon/plan/explanation.h", "daemon/plan/network_policy.h"),
+}
+
 ROOMS = {
     "proto": [],
     "config": ["proto"],
@@ -113,6 +119,9 @@ def check_include(path, included, is_quoted):
     is_elsewhere = path.startswith("client/include/") or top == "hwy"
     if is_quoted and top not in TOP_LEVEL and not is_elsewhere:
         yield f'includes "{included}": name project headers from the top of the tree, others in <>'
+    for folder, below in OF_PLAN.items():
+        if path.startswith(folder) and included.startswith("daemon/plan/") and not included.startswith((folder, *below)):
+            yield f"includes {included}: {folder} may include {', '.join(below)} of daemon/plan"
     room = room_of(path)
     if room is None or top not in TOP_LEVEL:
         return

@@ -2,7 +2,7 @@
 // `arctl tune --explain SIZE --nodes N`. Any thread.
 #pragma once
 
-#include "daemon/plan/explain.h"
+#include "daemon/plan/explanation.h"
 #include "daemon/plan/network/network_question.h"
 #include "daemon/plan/network/network_tuning.h"
 #include "daemon/plan/network_policy.h"

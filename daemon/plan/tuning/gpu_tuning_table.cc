@@ -5,8 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "daemon/plan/launch_table_builder.h"
-#include "daemon/plan/recorded_algorithm.h"
+#include "daemon/plan/gpu_paths.h"
 #include "daemon/plan/tuning/crossovers.h"
 
 namespace arcomm {

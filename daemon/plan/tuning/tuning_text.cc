@@ -5,7 +5,7 @@
 #include <cmath>
 #include <optional>
 
-#include "daemon/plan/recorded_algorithm.h"
+#include "daemon/plan/gpu_paths.h"
 #include "daemon/plan/tuning/tuning_file.h"
 #include "daemon/plan/tuning/tuning_reader.h"
 #include "daemon/plan/tuning/tuning_table.h"
