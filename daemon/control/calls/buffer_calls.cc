@@ -21,28 +21,42 @@ void BufferCalls::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
   const Result<std::uint64_t> length = round_to_pages(request.bytes());
   if (!length) return answer(length.error());
   auto buffer = std::make_shared<NewBuffer>();
-  if (Status charged =
-          buffer->charge(state_.quotas, caller.peer.uid, *length, NewBuffer::Memory::Host);
-      !charged)
-    return answer(charged.error());
-  if (Status promised = state_.ledger.promise_ticket(**session); !promised) {
-    buffer.reset();
-    return answer(promised.error());
-  }
   buffer->session = (*session)->id;
   buffer->spec.handle.length_bytes = *length;
-  buffer->give_ticket = true;
   buffer->answer = std::move(answer);
-  charge_groups(buffer, caller.call, [this, buffer, call = caller.call] {
-    fair_prefault_.allocate(
-        {buffer->session, call}, buffer->held.length_bytes, [this, buffer](Result<UniqueFd> made) {
-          if (!made) {
-            buffer->drop_promise(state_.ledger);
-            return buffer->fail(made.error());
-          }
-          add_to_worker(state_, buffer, state_.memory_closer.hold(std::move(made).value()));
-        });
+  charge(caller, buffer, [this, buffer, call = caller.call] {
+    const Status promised = state_.ledger.promise_ticket(*state_.ledger.find(buffer->session));
+    if (!promised) return buffer->fail(promised.error());
+    buffer->give_ticket = true;
+    charge_groups(buffer, call, [this, buffer, call] {
+      fair_prefault_.allocate({buffer->session, call}, buffer->held.length_bytes,
+                              [this, buffer](Result<UniqueFd> made) {
+                                if (!made) {
+                                  buffer->drop_promise(state_.ledger);
+                                  return buffer->fail(made.error());
+                                }
+                                add_to_worker(state_, buffer,
+                                              state_.memory_closer.hold(std::move(made).value()));
+                              });
+    });
   });
+}
+
+void BufferCalls::charge(const Caller& caller, const std::shared_ptr<NewBuffer>& buffer,
+                         std::function<void()> then) {
+  constexpr auto kHost = NewBuffer::Memory::Host;
+  const std::uint64_t bytes = buffer->spec.handle.length_bytes;
+  const uid_t uid = caller.peer.uid;
+  charge_with_room(state_,
+                   {.uid = uid,
+                    .session = buffer->session,
+                    .waits_until_ns = caller.waits_until_ns,
+                    .demands = demands_of(state_.quotas, bytes, kHost),
+                    .charge = [this, buffer, uid,
+                               bytes] { return buffer->charge(state_.quotas, uid, bytes, kHost); }},
+                   [buffer, then = std::move(then)](const Status& charged) {
+                     charged ? then() : buffer->fail(charged.error());
+                   });
 }
 
 Answer<v1::BufferReply> BufferCalls::kept_if_fetched(const Caller& caller, SessionId session,
@@ -116,19 +130,14 @@ void BufferCalls::register_buffer(const Caller& caller, const v1::RegisterBuffer
       check_offered_memory(memory->get(), request.offset_bytes(), request.length_bytes());
   if (!checked) return answer(checked.error());
   auto buffer = std::make_shared<NewBuffer>();
-  if (Status charged = buffer->charge(state_.quotas, caller.peer.uid, request.length_bytes(),
-                                      NewBuffer::Memory::Host);
-      !charged) {
-    return answer(charged.error());
-  }
   buffer->session = (*session)->id;
   buffer->spec.handle.offset_bytes = request.offset_bytes();
   buffer->spec.handle.length_bytes = request.length_bytes();
   buffer->answer = std::move(answer);
-  charge_groups(buffer, caller.call,
-                [this, buffer, memory, uid = caller.peer.uid, call = caller.call] {
-                  check_pages(buffer, memory, uid, call);
-                });
+  charge(caller, buffer, [this, buffer, memory, uid = caller.peer.uid, call = caller.call] {
+    charge_groups(buffer, call,
+                  [this, buffer, memory, uid, call] { check_pages(buffer, memory, uid, call); });
+  });
 }
 
 // A memfd may be larger than what is in it: the rest must be there to be had, and stays promised

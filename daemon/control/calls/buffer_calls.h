@@ -46,6 +46,9 @@ class BufferCalls {
   // nullptr: its descriptor was fetched, or it is gone.
   static HeldBuffer* find_unfetched(SessionEntry* session, BufferId buffer);
   void release(const SessionEntry& session, BufferId buffer, Answer<v1::Empty> answer);
+  // Of host memory: its user's quota and the node's limits. Fails the buffer, or goes on.
+  void charge(const Caller& caller, const std::shared_ptr<NewBuffer>& buffer,
+              std::function<void()> then);
   // Of host memory: what the client's control groups allow. Fails the buffer, or goes on.
   void charge_groups(const std::shared_ptr<NewBuffer>& buffer, std::uint64_t call,
                      std::function<void()> then);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "daemon/control/calls/charge_with_room.h"
 #include "daemon/control/calls/new_buffer.h"
 
 namespace arcomm {
@@ -11,7 +12,6 @@ namespace {
 
 constexpr std::uint64_t kMostGpuBytes = std::uint64_t{1} << 46;  // no GPU has more
 constexpr std::size_t kIpcHandleBytes = 64;
-constexpr std::uint64_t kMakeRoomNs = 1'000'000'000;  // milliseconds where nothing fills the GPUs
 
 Error has_ended(SessionId session) {
   return error(ErrorCode::Aborted, Reason::RemoteDied, "session ", session, " has ended");
@@ -126,11 +126,16 @@ void GpuBufferCalls::allocate_buffer(SessionEntry& session,
     buffer->held.charges->of_gpu = std::move(of_gpu).value();
     return {};
   };
-  std::vector<Demand> demands = demands_of(asked);
+  std::vector<Demand> demands = demands_of(state_.quotas, asked, NewBuffer::Memory::Gpu);
   const GpuShares::OfGpu* of_gpu = state_.gpu_shares.find(*gpu);
   if (of_gpu != nullptr)
     demands.push_back({(*of_gpu)[static_cast<std::size_t>(GpuResource::Bytes)], asked});
-  charge_with_room(session, waits_until_ns, demands, charge,
+  charge_with_room(state_,
+                   {.uid = session.peer.uid,
+                    .session = session.id,
+                    .waits_until_ns = waits_until_ns,
+                    .demands = std::move(demands),
+                    .charge = charge},
                    [this, buffer, asked, waits_until_ns, gpu = *gpu](const Status& charged) {
                      if (!charged) return buffer->fail(charged.error());
                      allocate(buffer, {.device = gpu,
@@ -138,41 +143,6 @@ void GpuBufferCalls::allocate_buffer(SessionEntry& session,
                                        .deadline_ns = waits_until_ns,
                                        .token = state_.at_workers.token_of(buffer->held.charges)});
                    });
-}
-
-std::vector<GpuBufferCalls::Demand> GpuBufferCalls::demands_of(std::uint64_t bytes) const {
-  return {{state_.quotas.shares(QuotaKind::Buffers), 1},
-          {state_.quotas.shares(QuotaKind::RegisteredBytes), bytes},
-          {state_.quotas.shares(QuotaKind::Mappings), 1}};
-}
-
-void GpuBufferCalls::charge_with_room(const SessionEntry& session, std::uint64_t waits_until_ns,
-                                      const std::vector<Demand>& demands,
-                                      std::function<Status()> charge,
-                                      std::function<void(const Status&)> then) {
-  const uid_t uid = session.peer.uid;
-  const bool has_room = std::ranges::all_of(demands, [uid](const Demand& one) {
-    return one.of.ask(uid, one.amount) == FairShare::Answer::Yes;
-  });
-  const bool could_have = std::ranges::all_of(
-      demands, [uid](const Demand& one) { return one.of.could_have(uid, one.amount); });
-  if (has_room || !could_have) return then(charge());
-  const std::uint64_t longest = EventLoop::now_ns() + kMakeRoomNs;
-  state_.worker_of(session).let_go_of_released(
-      session.id, waits_until_ns == 0 ? longest : std::min(waits_until_ns, longest),
-      state_.replies.on_loop<void>(
-          "let go of what was released", [this, id = session.id, charge = std::move(charge),
-                                          then = std::move(then)](const Status& gone) {
-            if (const Status stopping = state_.refuse_when_stopping(); !stopping)
-              return then(stopping);
-            if (state_.ledger.find(id) == nullptr) return then(has_ended(id));
-            const Status charged = charge();
-            if (charged || gone) return then(charged);
-            Error why = charged.error();
-            why.message += "; memory that was released is charged for until it has gone: ";
-            why.message += gone.error().message;
-            then(why);
-          }));
 }
 
 void GpuBufferCalls::allocate(const std::shared_ptr<NewBuffer>& buffer, AllocationSpec wanted) {
@@ -203,8 +173,12 @@ void GpuBufferCalls::allocate(const std::shared_ptr<NewBuffer>& buffer, Allocati
               buffer->held.charges->rest = std::move(rest).value();
               return {};
             };
-            charge_with_room(*owner, waits_until_ns,
-                             {{state_.quotas.shares(QuotaKind::RegisteredBytes), more}}, charge,
+            charge_with_room(state_,
+                             {.uid = owner->peer.uid,
+                              .session = owner->id,
+                              .waits_until_ns = waits_until_ns,
+                              .demands = {{state_.quotas.shares(QuotaKind::RegisteredBytes), more}},
+                              .charge = charge},
                              [this, buffer, worker, gpu, memory, made = result->buffer,
                               bytes](const Status& charged) {
                                buffer->drop_promise(state_.ledger);
@@ -282,17 +256,23 @@ void GpuBufferCalls::register_buffer(SessionEntry& session,
   const auto charge = [this, buffer, uid = session.peer.uid, bytes = request.length_bytes()] {
     return buffer->charge(state_.quotas, uid, bytes, NewBuffer::Memory::Gpu);
   };
-  charge_with_room(session, waits_until_ns, demands_of(request.length_bytes()), charge,
-                   [this, buffer, memory, chunks](const Status& charged) {
-                     if (!charged) return buffer->fail(charged.error());
-                     // Not before: of what is refused the last close may be ours, and take long.
-                     for (HeldChunk& held : **chunks) {
-                       if (held.memory != nullptr) held.chunk.memory = std::move(*held.memory);
-                       buffer->spec.chunks.push_back(std::move(held.chunk));
-                     }
-                     buffer->spec.token = state_.at_workers.token_of(buffer->held.charges);
-                     add_to_worker(state_, buffer, memory);
-                   });
+  charge_with_room(
+      state_,
+      {.uid = session.peer.uid,
+       .session = session.id,
+       .waits_until_ns = waits_until_ns,
+       .demands = demands_of(state_.quotas, request.length_bytes(), NewBuffer::Memory::Gpu),
+       .charge = charge},
+      [this, buffer, memory, chunks](const Status& charged) {
+        if (!charged) return buffer->fail(charged.error());
+        // Not before: of what is refused the last close may be ours, and take long.
+        for (HeldChunk& held : **chunks) {
+          if (held.memory != nullptr) held.chunk.memory = std::move(*held.memory);
+          buffer->spec.chunks.push_back(std::move(held.chunk));
+        }
+        buffer->spec.token = state_.at_workers.token_of(buffer->held.charges);
+        add_to_worker(state_, buffer, memory);
+      });
 }
 
 }  // namespace arcomm

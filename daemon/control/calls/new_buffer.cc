@@ -31,6 +31,16 @@ Status NewBuffer::charge(QuotaBook& quotas, uid_t uid, std::uint64_t length_byte
   return {};
 }
 
+std::vector<Demand> demands_of(const QuotaBook& quotas, std::uint64_t length_bytes,
+                               NewBuffer::Memory memory) {
+  std::vector<Demand> demands{{quotas.shares(QuotaKind::Buffers), 1},
+                              {quotas.shares(QuotaKind::RegisteredBytes), length_bytes},
+                              {quotas.shares(QuotaKind::Mappings), 1}};
+  if (memory == NewBuffer::Memory::Host)
+    demands.push_back({quotas.shares(QuotaKind::HostBytes), length_bytes, false});
+  return demands;
+}
+
 void NewBuffer::drop_promise(SessionLedger& ledger) const {
   SessionEntry* owner = ledger.find(session);
   if (give_ticket && owner != nullptr) --owner->tickets_promised;

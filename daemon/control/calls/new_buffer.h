@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "daemon/control/calls/charge_with_room.h"
 #include "daemon/control/control_state.h"
 
 namespace arcomm {
@@ -30,6 +32,10 @@ struct NewBuffer {
     answer(why);
   }
 };
+
+// Of what NewBuffer::charge() charges.
+std::vector<Demand> demands_of(const QuotaBook& quotas, std::uint64_t length_bytes,
+                               NewBuffer::Memory memory);
 
 // Has the session's worker map it, then gives it to the session and answers. `memory` may be empty
 // where the spec names the memory otherwise.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "daemon/control/calls/charge_with_room.h"
 #include "daemon/control/descriptors/shared_memory.h"
 #include "daemon/telemetry/log/log.h"
 #include "daemon/telemetry/metrics/metrics.h"
@@ -64,24 +65,36 @@ void SessionCalls::attach(const Caller& caller, const v1::AttachRequest& request
   const std::optional<uid_t> only_uid = state_.devices.workers()[place->worker].only_uid;
   if (only_uid && *only_uid != caller.peer.uid)
     return answer(not_served(caller.peer.uid, *only_uid));
-  Result<ChargePtr> charge = state_.quotas.charge(caller.peer.uid, QuotaKind::Sessions);
-  if (!charge) return answer(charge.error());
-  Result<ChargePtr> mapping = state_.quotas.charge(caller.peer.uid, QuotaKind::Mappings);
-  if (!mapping) {
-    charge->reset();
-    return answer(mapping.error());
-  }
+  auto entry = std::make_shared<SessionEntry>();
+  entry->peer = caller.peer;
+  entry->process_name = safe_text(request.process_name(), kNameBytes);
+  entry->worker = place->worker;
+  entry->gpu = place->gpu;
+  entry->on_gpus = state_.devices.workers()[place->worker].worker->on_gpus();
+  entry->attached_over = caller.connection;
+  charge_with_room(state_,
+                   {.uid = caller.peer.uid,
+                    .waits_until_ns = caller.waits_until_ns,
+                    .demands = {{state_.quotas.shares(QuotaKind::Sessions), 1, false},
+                                {state_.quotas.shares(QuotaKind::Mappings), 1}},
+                    .charge = [this, entry] { return charge(*entry); }},
+                   [this, entry, answer = std::move(answer)](const Status& charged) {
+                     charged ? open(std::move(*entry), answer) : answer(charged.error());
+                   });
+}
 
-  SessionEntry entry;
-  entry.peer = caller.peer;
-  entry.process_name = safe_text(request.process_name(), kNameBytes);
-  entry.worker = place->worker;
-  entry.gpu = place->gpu;
-  entry.on_gpus = state_.devices.workers()[place->worker].worker->on_gpus();
-  entry.attached_over = caller.connection;
-  entry.attached_at = std::chrono::steady_clock::now();
-  entry.charge = std::move(charge).value();
+Status SessionCalls::charge(SessionEntry& entry) {
+  Result<ChargePtr> session = state_.quotas.charge(entry.peer.uid, QuotaKind::Sessions);
+  if (!session) return std::move(session).error();
+  Result<ChargePtr> mapping = state_.quotas.charge(entry.peer.uid, QuotaKind::Mappings);
+  if (!mapping) return std::move(mapping).error();
+  entry.charge = std::move(session).value();
   entry.mapping = std::move(mapping).value();
+  return {};
+}
+
+void SessionCalls::open(SessionEntry entry, const Answer<v1::AttachReply>& answer) {
+  entry.attached_at = std::chrono::steady_clock::now();
   const Result<SessionEntry*> opened = state_.ledger.open(std::move(entry));
   if (!opened) return answer(opened.error());
   const SessionId id = (*opened)->id;
@@ -109,7 +122,7 @@ void SessionCalls::attach(const Caller& caller, const v1::AttachRequest& request
   const auto in_flight = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(state_.settings->rings.slots, state_.settings->quota.in_flight));
   SessionSpec spec{.id = id,
-                   .peer = caller.peer,
+                   .peer = (*opened)->peer,
                    .process_name = (*opened)->process_name,
                    .segment = std::move(segment).value(),
                    .doorbell = std::move(doorbell).value(),

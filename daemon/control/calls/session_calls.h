@@ -41,6 +41,9 @@ class SessionCalls {
   }
 
  private:
+  Status charge(SessionEntry& entry);
+  // Once it is charged for.
+  void open(SessionEntry entry, const Answer<v1::AttachReply>& answer);
   // Reason::None is an orderly end. `answer` may be empty.
   void close(SessionId id, Reason reason, const std::string& why, Answer<v1::Empty> answer);
 

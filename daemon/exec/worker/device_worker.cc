@@ -101,7 +101,7 @@ class ThreadedWorker final : public DeviceWorker {
     ask(std::move(done),
         [this, session, buffer] { return requests_.remove_buffer(session, buffer); });
   }
-  void let_go_of_released(SessionId asking, std::uint64_t deadline_ns, Done<void> done) override {
+  void let_go_of_released(uid_t asking, std::uint64_t deadline_ns, Done<void> done) override {
     post(done, [this, asking, deadline_ns, done] {
       Backend& backend = *worker_->state().backend;
       // Nobody's turn is taken, nor a GPU stopped, for what would not go.
@@ -110,7 +110,7 @@ class ThreadedWorker final : public DeviceWorker {
         return done(keeps ? Status() : Status(keeps.error()));
       // The backend says so for milliseconds, and then that it would not.
       if (*keeps == Backend::Released::NotYet) return let_go_of_released(asking, deadline_ns, done);
-      quiesce_turns_.act(done, {.who = {asking}, .deadline_ns = deadline_ns},
+      quiesce_turns_.act(done, {.uids = {asking}, .deadline_ns = deadline_ns},
                          [&backend] { return backend.let_go_of_released(); });
     });
   }

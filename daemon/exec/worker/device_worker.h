@@ -77,10 +77,10 @@ class DeviceWorker {
                                Done<AllocatedBuffer> done) = 0;
   // Refused with FailedPrecondition while an operation in flight uses it.
   virtual void remove_buffer(SessionId session, BufferId buffer, Done<void> done) = 0;
-  // GPU workers, which let go of memory some time after it was released. done: all of it has gone,
-  // whoever's it was; FailedPrecondition: what is in its way; Unavailable: the GPUs could not be
-  // quiesced for it until the deadline.
-  virtual void let_go_of_released(SessionId asking, std::uint64_t deadline_ns, Done<void> done) = 0;
+  // GPU workers, which let go of memory some time after it was released; at the expense of a uid.
+  // done: all of it has gone, whoever's it was; FailedPrecondition: what is in its way;
+  // Unavailable: the GPUs could not be quiesced for it until the deadline.
+  virtual void let_go_of_released(uid_t asking, std::uint64_t deadline_ns, Done<void> done) = 0;
   // Of a plan that its caller has charged for, and that takes its charge along. pay_plans: charged
   // for likewise, for as many plans that the session itself makes in its ring.
   virtual void add_plan(SessionId session, PlanSpec spec, Done<PlanId> done) = 0;

@@ -24,6 +24,7 @@ class QuiesceTurns {
   // How a request waits for its turn.
   struct Claim {
     std::vector<SessionId> who = {};  // at whose users' expense
+    std::vector<uid_t> uids = {};     // and at these'
     std::uint64_t cost = 1;
     std::uint64_t deadline_ns = 0;
   };
@@ -41,7 +42,7 @@ class QuiesceTurns {
       if (Try one = tried(done, act()); one.state == Try::State::HeldUp) refuse(std::move(one.why));
       return;
     }
-    QuiesceQueue::Request request{.uids = {},
+    QuiesceQueue::Request request{.uids = claim.uids,
                                   .cost = claim.cost,
                                   .act = [done, act] { return tried(done, act()); },
                                   .refuse = refuse,

@@ -211,7 +211,7 @@ class FakeWorker final : public DeviceWorker {
     }
     answer(std::move(done), Status());
   }
-  void let_go_of_released(SessionId, std::uint64_t, Done<void> done) override {
+  void let_go_of_released(uid_t, std::uint64_t, Done<void> done) override {
     ++asked_to_let_go;
     std::lock_guard lock(mutex_);
     if (is_held_up && !released_.empty()) {

@@ -1,6 +1,8 @@
 // Memory of GPUs: allocated, registered by handle or descriptor, and shared out.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/unit/daemon/control/calls/gpu_fixture.h"
 
@@ -28,6 +30,83 @@ TEST_F(GpuTest, NobodyIsLentAllOfAGpusMemory) {
   EXPECT_TRUE(told.in_bytes());
   ASSERT_TRUE(detach(session).status.ok());
   EXPECT_EQ(limit("bytes of " + kSecond).used(), 0u);
+}
+
+// Its buffers and mappings are limited together with the host's.
+class SharedLimitsTest : public GpuTest {
+ protected:
+  // A buffer of a GPU that has been released, and has not gone.
+  Session release_one() {
+    start({kFirst});
+    worker_->keeps_released = true;
+    Session session = open_session(kFirst);
+    v1::BufferReply made;
+    EXPECT_TRUE(allocate(session, FakeWorker::kGranule, &made).status.ok());
+    EXPECT_TRUE(release(session, made).status.ok());
+    return session;
+  }
+  Outcome release(const Session& session, const v1::BufferReply& made) {
+    v1::ReleaseBufferRequest request;
+    *request.mutable_session() = session.ref;
+    request.set_buffer(made.buffer());
+    v1::Empty empty;
+    return call(*client_, &v1::NodeControl::Stub::ReleaseBuffer, request, &empty);
+  }
+};
+
+TEST_F(SharedLimitsTest, HostMemoryIsAllocatedOnceReleasedGpuMemoryHasGone) {
+  settings_.quota.buffers = 1;
+  const Session on_gpu = release_one();
+  const Session on_host = open_session("host:0");
+  worker_->is_held_up = true;
+  v1::BufferReply made;
+  const Outcome refused = allocate(on_host, 4096, &made);
+  EXPECT_EQ(refused.reason, Reason::Quota);
+  EXPECT_NE(refused.status.error_message().find("a GPU is full"), std::string::npos)
+      << refused.status.error_message();
+  worker_->is_held_up = false;
+  const Outcome allocated = allocate(on_host, 4096, &made);
+  EXPECT_TRUE(allocated.status.ok()) << allocated.status.error_message();
+  EXPECT_EQ(worker_->asked_to_let_go, 2);
+  EXPECT_EQ(allocate(on_host, 4096, &made).reason, Reason::Quota);
+}
+
+TEST_F(SharedLimitsTest, HostMemoryIsRegisteredOnceReleasedGpuMemoryHasGone) {
+  settings_.quota.buffers = 1;
+  const Session on_gpu = release_one();
+  const Session on_host = open_session("host:0");
+  const UniqueFd memory(::memfd_create("offered", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(memory.get(), 4096), 0);
+  ASSERT_EQ(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  const auto offer = on_host.fds->ask(fd_request(FdMessageKind::Offer), {memory.get()});
+  ASSERT_TRUE(offer && offer->code == 0);
+  v1::RegisterBufferRequest request;
+  *request.mutable_session() = on_host.ref;
+  request.set_offered_fd(offer->ticket);
+  request.set_length_bytes(4096);
+  v1::BufferReply made;
+  const Outcome registered = register_buffer(request, &made);
+  EXPECT_TRUE(registered.status.ok()) << registered.status.error_message();
+  EXPECT_EQ(worker_->asked_to_let_go, 1);
+}
+
+// Of four mappings one user has two at most.
+TEST_F(SharedLimitsTest, ASessionIsAttachedOnceReleasedGpuMemoryHasGone) {
+  settings_.quota.node_mappings = 4;
+  const Session on_gpu = release_one();
+  v1::AttachReply attached;
+  const Outcome another = attach(attached, kRingAbiMajor, "host:0");
+  EXPECT_TRUE(another.status.ok()) << another.status.error_message();
+  EXPECT_EQ(worker_->asked_to_let_go, 1);
+  EXPECT_EQ(attach(attached, kRingAbiMajor, "host:0").reason, Reason::Quota);
+}
+
+TEST_F(SharedLimitsTest, NoGpuStopsForWhoLacksWhatTheHostAloneHas) {
+  settings_.quota.sessions = 1;
+  const Session on_gpu = release_one();
+  v1::AttachReply attached;
+  EXPECT_EQ(attach(attached, kRingAbiMajor, "host:0").reason, Reason::Quota);
+  EXPECT_EQ(worker_->asked_to_let_go, 0);
 }
 
 TEST_F(GpuTest, AllocatesOnTheNamedGpuAndChargesWholeGranules) {

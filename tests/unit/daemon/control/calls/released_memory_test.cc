@@ -52,10 +52,9 @@ class ReleasedMemory : public LateWorkerTest {
     released.get_future().wait();
     on_loop<std::size_t>([&] { return session_->buffers.erase(buffer); });
   }
-  void let_go_of_released() { let_go_of_released(session_->id); }
-  void let_go_of_released(SessionId session) {
+  void let_go_of_released() {
     std::promise<void> gone;
-    worker_->let_go_of_released(session, 0, [&](const Status&) { gone.set_value(); });
+    worker_->let_go_of_released(caller_.peer.uid, 0, [&](const Status&) { gone.set_value(); });
     gone.get_future().wait();
   }
   void may_have(std::uint64_t buffers, std::uint64_t bytes) {
@@ -116,7 +115,7 @@ TEST_F(ReleasedMemory, OfASessionThatHasEndedIsChargedForUntilItHasGone) {
   closed.get_future().wait();
   on_loop<bool>([&] { return state_->ledger.close(ended, Reason::None, "") != nullptr; });
   EXPECT_EQ(charged(QuotaKind::Buffers), 1u);
-  let_go_of_released(ended);
+  let_go_of_released();
   EXPECT_EQ(charged(QuotaKind::Buffers), 0u);
 }
 

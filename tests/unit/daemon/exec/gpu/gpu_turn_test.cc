@@ -267,7 +267,7 @@ TEST_F(GpuTurnTest, ReleasedMemoryKeepsItsTokenUntilItHasGone) {
   }
   const std::uint64_t soon = now_ns() + 100'000'000;
   const Result<void> held_up =
-      await<void>([&](auto done) { worker_->let_go_of_released(one.client->id(), soon, done); });
+      await<void>([&](auto done) { worker_->let_go_of_released(0, soon, done); });
   EXPECT_EQ(held_up.error().code, ErrorCode::FailedPrecondition);
   EXPECT_NE(held_up.error().message.find("fills a GPU"), std::string::npos)
       << held_up.error().message;
@@ -276,7 +276,7 @@ TEST_F(GpuTurnTest, ReleasedMemoryKeepsItsTokenUntilItHasGone) {
   EXPECT_FALSE(of_allocated.expired());
   node_.full = false;
   const Result<void> gone =
-      await<void>([&](auto done) { worker_->let_go_of_released(one.client->id(), 0, done); });
+      await<void>([&](auto done) { worker_->let_go_of_released(0, 0, done); });
   EXPECT_TRUE(gone.ok()) << gone.error().to_string();
   EXPECT_EQ(node_.memories, before + 1);
   EXPECT_TRUE(of_entered.expired());
@@ -297,7 +297,7 @@ TEST_F(GpuTurnTest, WhoAsksForWhatCannotGoHearsSoSoonAndStopsNoGpu) {
               }).ok());
   const int pauses = node_.pauses;
   const Result<void> held_up =
-      await<void>([&](auto done) { worker_->let_go_of_released(one.client->id(), 0, done); });
+      await<void>([&](auto done) { worker_->let_go_of_released(0, 0, done); });
   EXPECT_EQ(held_up.error().code, ErrorCode::FailedPrecondition);
   EXPECT_EQ(node_.pauses, pauses);
   node_.full = false;
@@ -324,7 +324,7 @@ TEST_F(GpuTurnTest, MemoryThatIsKeptToBeClearedKeepsItsTokenUntilItHasGone) {
   EXPECT_GT(node_.memories, before);
   EXPECT_FALSE(token.expired()) << "it would not be charged for";
   const Result<void> kept_on =
-      await<void>([&](auto done) { worker_->let_go_of_released(one.client->id(), 0, done); });
+      await<void>([&](auto done) { worker_->let_go_of_released(0, 0, done); });
   ASSERT_FALSE(kept_on.ok()) << "as if nothing were in the way of another charge";
   EXPECT_EQ(kept_on.error().code, ErrorCode::Unavailable);
   EXPECT_NE(kept_on.error().message.find("could not be cleared"), std::string::npos)
@@ -346,7 +346,7 @@ TEST_F(GpuTurnTest, WhatIsReleasedGoesWhenItIsAskedForInAsManyTurnsAsItTakes) {
   for (const BufferId buffer : buffers)
     worker_->remove_buffer(one.client->id(), buffer, [](const Result<void>&) {});
   const Result<void> gone =
-      await<void>([&](auto done) { worker_->let_go_of_released(one.client->id(), 0, done); });
+      await<void>([&](auto done) { worker_->let_go_of_released(0, 0, done); });
   EXPECT_TRUE(gone.ok()) << gone.error().to_string();
   EXPECT_TRUE(std::ranges::all_of(tokens, [](const auto& token) { return token.expired(); }));
   expect_short_turns();
