@@ -74,7 +74,10 @@ struct HeldMember {
   Rank rank = 0;
   ChargePtr charge;
   // Of its GPU: the first none where it is alone in its communicator.
-  GpuShares::SharePtr seat, place, memory, in_stream;
+  GpuShares::SharePtr seat, place, in_stream;
+  // The same of its mailbox and its exchange, empty until they are there. Its worker has a token of
+  // it, too (ChargesAtWorkers). None on the host.
+  std::shared_ptr<GpuShares::SharePtr> memory;
   std::string gpu;
   std::shared_ptr<InCallExchange> in_call;  // on the host, where all ranks are here
 };

@@ -54,6 +54,11 @@ struct SessionSpec {
 // Ranks that one GPU serves, alone in their communicators or not: control deals them out.
 inline constexpr std::uint32_t kMaxRanksOfGpu = 1024;
 
+// GPU workers: goes when nothing of that memory is left at the worker, on the worker's thread.
+// Memory that was released, or that was mapped for a buffer that came to nothing, may stay until no
+// kernel is in its way.
+using MemoryToken = std::shared_ptr<const void>;
+
 struct RankSpec {
   SessionId session;
   Rank rank = 0;
@@ -62,6 +67,7 @@ struct RankSpec {
   // What keeps the rank's process from in-stream operations, and its communicators with it.
   std::uint32_t in_stream_abi = kInStreamAbi;
   InStreamHindrance in_stream_hindrance = InStreamHindrance::None;
+  MemoryToken token = {};  // GPU workers: of its mailbox and its exchange
 };
 
 // Which run of which daemon: a random number, another one after a restart. 0: none.
@@ -99,11 +105,6 @@ struct CommunicatorSpec {
   NetworkPolicy policy = {};       // the same on all nodes
   Coding default_coding = {};      // of operations that say nothing themselves; of all ranks alike
 };
-
-// GPU workers: goes when nothing of that memory is left at the worker, on the worker's thread.
-// Memory that was released, or that was mapped for a buffer that came to nothing, may stay until no
-// kernel is in its way.
-using MemoryToken = std::shared_ptr<const void>;
 
 // Memory that a session may name in its requests. The descriptor is mapped by the worker and then
 // closed.

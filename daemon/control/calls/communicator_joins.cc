@@ -34,8 +34,8 @@ void CommunicatorJoins::join(SessionEntry& session, Rendezvous::Call call,
                     .charge = std::move(charge).value(),
                     .seat = {},
                     .place = {},
-                    .memory = {},
                     .in_stream = {},
+                    .memory = {},
                     .gpu = call.on_gpu ? call.device : "",
                     .in_call = {}};
   if (call.on_gpu) {
@@ -43,6 +43,8 @@ void CommunicatorJoins::join(SessionEntry& session, Rendezvous::Call call,
       member = {};
       return answer(taken.error());
     }
+    member.memory = std::make_shared<GpuShares::SharePtr>();
+    call.token = state_.at_workers.token_of(member.memory);
   }
   // A client that reads another table version gets no memory on the host.
   const bool gets_ticket = call.on_gpu || call.launch_table_version == kLaunchTableVersion;
@@ -181,7 +183,7 @@ Rendezvous::Answer CommunicatorJoins::joined(const Rendezvous::Call& call, HeldM
     reply.set_epoch(result->epoch);
     for (const std::string& device : result->rank_devices) reply.add_rank_devices(device);
     if (state_.worker_of(*session).on_gpus())
-      return hand_over_mailbox(id, result->member, std::move(reply), answer);
+      return hand_over_mailbox(*session, result->member, std::move(reply), answer);
     if (gets_ticket) --session->tickets_promised;
     if (Status given = hand_over_in_call(*session, held, *result, most_in_call_bytes, reply);
         !given) {
@@ -228,46 +230,54 @@ void CommunicatorJoins::drop(Result<MailboxDescriptors> mailbox) {
   for (UniqueFd& fd : mailbox->descriptors) state_.memory_closer.close(std::move(fd));
 }
 
-void CommunicatorJoins::hand_over_mailbox(SessionId id, MemberId member,
+void CommunicatorJoins::hand_over_mailbox(SessionEntry& owner, MemberId member,
                                           v1::CreateCommunicatorReply reply,
                                           const Answer<v1::CreateCommunicatorReply>& answer) {
-  state_.worker_of(*state_.ledger.find(id))
-      .export_mailbox(
-          id, member,
-          state_.replies.on_loop<MailboxDescriptors>(
-              "hand over the mailbox",
-              [this, id, member, reply = std::move(reply),
-               answer](Result<MailboxDescriptors> mailbox) {
-                SessionEntry* session = state_.ledger.find(id);
-                if (session == nullptr) {
-                  drop(std::move(mailbox));
-                  return answer(
-                      error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended"));
-                }
-                --session->tickets_promised;
-                if (!mailbox) {
-                  // A seat without a mailbox serves nobody; the other ranks hear of it.
-                  state_.worker_of(*session).leave_communicator(id, member, [](const Status&) {});
-                  session->members.erase(member);
-                  return answer(mailbox.error());
-                }
-                if (const auto held = session->members.find(member);
-                    held != session->members.end()) {
-                  held->second.memory = state_.gpu_shares.note(
-                      session->peer.uid, held->second.gpu, GpuResource::Bytes,
-                      mailbox->mailbox_bytes + mailbox->exchange_bytes);
-                  if (mailbox->exchange_bytes == 0) held->second.in_stream.reset();
-                }
-                v1::CreateCommunicatorReply filled = reply;
-                filled.set_fd_ticket(
-                    state_.ledger.add_ticket(*session, std::move(mailbox->descriptors)));
-                filled.set_mailbox_bytes(mailbox->mailbox_bytes);
-                filled.set_exchange_bytes(mailbox->exchange_bytes);
-                filled.set_launch_table(mailbox->launches.encode());
-                filled.set_max_timeout_ms(state_.settings->op.max_timeout_ms);
-                answer(filled);
-              },
-              [this](Result<MailboxDescriptors> late) { drop(std::move(late)); }));
+  const SessionId id = owner.id;
+  const HeldMember& joined = owner.members.at(member);
+  // Also of a rank that has left meanwhile: it is there until its token has gone.
+  const auto note_memory = [this, uid = owner.peer.uid, gpu = joined.gpu,
+                            memory = joined.memory](const Result<MailboxDescriptors>& mailbox) {
+    if (!mailbox) return;
+    *memory = state_.gpu_shares.note(uid, gpu, GpuResource::Bytes,
+                                     mailbox->mailbox_bytes + mailbox->exchange_bytes);
+  };
+  state_.worker_of(owner).export_mailbox(
+      id, member,
+      state_.replies.on_loop<MailboxDescriptors>(
+          "hand over the mailbox",
+          [this, id, member, note_memory, reply = std::move(reply),
+           answer](Result<MailboxDescriptors> mailbox) {
+            note_memory(mailbox);
+            SessionEntry* session = state_.ledger.find(id);
+            if (session == nullptr) {
+              drop(std::move(mailbox));
+              return answer(
+                  error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended"));
+            }
+            --session->tickets_promised;
+            if (!mailbox) {
+              // A seat without a mailbox serves nobody; the other ranks hear of it.
+              state_.worker_of(*session).leave_communicator(id, member, [](const Status&) {});
+              session->members.erase(member);
+              return answer(mailbox.error());
+            }
+            if (const auto held = session->members.find(member);
+                held != session->members.end() && mailbox->exchange_bytes == 0)
+              held->second.in_stream.reset();
+            v1::CreateCommunicatorReply filled = reply;
+            filled.set_fd_ticket(
+                state_.ledger.add_ticket(*session, std::move(mailbox->descriptors)));
+            filled.set_mailbox_bytes(mailbox->mailbox_bytes);
+            filled.set_exchange_bytes(mailbox->exchange_bytes);
+            filled.set_launch_table(mailbox->launches.encode());
+            filled.set_max_timeout_ms(state_.settings->op.max_timeout_ms);
+            answer(filled);
+          },
+          [this, note_memory](Result<MailboxDescriptors> late) {
+            note_memory(late);
+            drop(std::move(late));
+          }));
 }
 
 void CommunicatorJoins::cancel(std::uint64_t call) {

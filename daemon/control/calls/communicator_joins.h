@@ -47,7 +47,7 @@ class CommunicatorJoins {
                             Answer<v1::CreateCommunicatorReply> answer);
   void drop(Result<MailboxDescriptors> mailbox);  // that nobody will fetch
   // GPU workers: the reply with a ticket for the rank's mailbox.
-  void hand_over_mailbox(SessionId id, MemberId member, v1::CreateCommunicatorReply reply,
+  void hand_over_mailbox(SessionEntry& owner, MemberId member, v1::CreateCommunicatorReply reply,
                          const Answer<v1::CreateCommunicatorReply>& answer);
   // Workers on the host: the reply with its table, and memory for calls to meet in where there is
   // any.

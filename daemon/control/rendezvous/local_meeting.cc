@@ -126,7 +126,8 @@ CommunicatorSpec LocalMeeting::begin(Part wanted, std::function<void(const Statu
                           .device = call.on_gpu ? call.device : std::string(),
                           .visible_gpus = call.visible_gpus,
                           .in_stream_abi = call.in_stream_abi,
-                          .in_stream_hindrance = call.in_stream_hindrance});
+                          .in_stream_hindrance = call.in_stream_hindrance,
+                          .token = call.token});
   }
   // A caller that waits hears what it waited for.
   spec.deadline_ns = static_cast<std::uint64_t>(

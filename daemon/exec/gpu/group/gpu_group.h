@@ -14,6 +14,7 @@
 #include "daemon/exec/gpu/launch_room.h"
 #include "daemon/exec/gpu/speculation/prepared_launches.h"
 #include "daemon/exec/gpu/speculation/speculation.h"
+#include "daemon/exec/specs.h"
 #include "daemon/exec/token_bucket.h"
 #include "proto/gpu/device_mailbox.h"
 #include "proto/gpu/exchange.h"
@@ -32,6 +33,7 @@ struct GpuMember {
   Rank rank = kNoRank;  // local: its place among the group's members
   SessionId session;
   MemberId id;
+  MemoryToken token;  // of its user's charge, for the mailbox and the exchange
   Memory mailbox, scratch, resident_scratch;
   Memory exchange;  // proto/gpu/exchange.h; none where the group is not in-stream
   Memory network;   // network/network_fifos.h; none where all ranks are on this node

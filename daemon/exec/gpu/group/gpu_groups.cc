@@ -23,13 +23,15 @@ struct MemberPart {
   Memory GpuMember::*place;
   std::uint64_t bytes;
   std::uint64_t most_bytes = 0;  // that it may grow to
+  bool is_charged = false;       // to the rank's user
 };
 
 Status take(GpuMember& member, const MemberPart& part) {
   Device& device = member.engine->device();
-  Result<Memory> memory = part.most_bytes > part.bytes
-                              ? device.allocate_growing(part.bytes, part.most_bytes)
-                              : device.allocate(part.bytes);
+  Result<Memory> memory =
+      part.most_bytes > part.bytes
+          ? device.allocate_growing(part.bytes, part.most_bytes)
+          : device.allocate_for(part.is_charged ? member.token : MemoryToken(), part.bytes);
   if (!memory) return std::move(memory).error();
   member.*part.place = std::move(memory).value();
   return {};
@@ -132,6 +134,7 @@ Result<std::unique_ptr<GpuGroup>> GpuGroups::begin(const CommunicatorSpec& spec)
     if (!engine) return std::move(engine).error();
     member.engine = *engine;
     member.session = spec.ranks[i].session;
+    member.token = spec.ranks[i].token;
     for (std::size_t other = 0; other < i; ++other) {
       if (group->members[other].engine != member.engine) continue;
       return error(ErrorCode::InvalidArgument, Reason::BadValue, "ranks ", spec.ranks[other].rank,
@@ -158,7 +161,7 @@ Result<bool> GpuGroups::make(const CommunicatorSpec& spec, const MakeTable& make
   const bool spans_nodes = !spec.nodes.empty();
   const bool is_shared = ranks > 1 && !spans_nodes;
   const MemberPart own[] = {
-      {&GpuMember::mailbox, kMailboxBytes},
+      {&GpuMember::mailbox, kMailboxBytes, 0, true},
       {&GpuMember::scratch, cuda_state_bytes(ranks), spans_nodes ? 0 : cuda_scratch_bytes(ranks)},
       {&GpuMember::resident_scratch,
        is_shared ? engines.front().hardware().resident_scratch_bytes : 0},
@@ -169,7 +172,7 @@ Result<bool> GpuGroups::make(const CommunicatorSpec& spec, const MakeTable& make
   group->abilities = abilities_of(*group);
   InStreamOffer offer = in_stream_offer(*group, spec);
   const MemberPart exchange[] = {
-      {&GpuMember::exchange, offer.blocks != 0 ? in_stream_exchange_bytes(ranks) : 0}};
+      {&GpuMember::exchange, offer.blocks != 0 ? in_stream_exchange_bytes(ranks) : 0, 0, true}};
   filled = fill(*group, exchange, until);
   if (!filled || !*filled) return filled;
   give_back_sms(*group);  // those of an earlier turn

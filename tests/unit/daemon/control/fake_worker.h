@@ -130,10 +130,15 @@ class FakeWorker final : public DeviceWorker {
       sessions_.erase(session);
       std::erase_if(buffers_, [&](const auto& one) {
         if (one.second.first != session) return false;
-        release(one.second.second);
+        release(one.second.second.token);
         return true;
       });
       std::erase_if(plans_, [&](const auto& one) { return one.second == session; });
+      std::erase_if(mailboxes_, [&](const auto& one) {
+        if (one.second.first != session) return false;
+        release(one.second.second);
+        return true;
+      });
       closed_.push_back({session, reason, std::move(why)});
     }
     answer(std::move(done), Status());
@@ -141,7 +146,7 @@ class FakeWorker final : public DeviceWorker {
   void add_buffer(SessionId session, BufferSpec spec, Done<BufferId> done) override {
     if (refuse_buffers) {
       std::lock_guard lock(mutex_);
-      release(spec);
+      release(spec.token);
       return answer(std::move(done), Result<BufferId>(error(ErrorCode::ResourceExhausted,
                                                             Reason::OutOfMemory, "cannot map")));
     }
@@ -206,7 +211,7 @@ class FakeWorker final : public DeviceWorker {
   void remove_buffer(SessionId, BufferId buffer, Done<void> done) override {
     std::lock_guard lock(mutex_);
     if (const auto found = buffers_.find(buffer); found != buffers_.end()) {
-      release(found->second.second);
+      release(found->second.second.token);
       buffers_.erase(found);
     }
     answer(std::move(done), Status());
@@ -249,6 +254,7 @@ class FakeWorker final : public DeviceWorker {
       for (std::size_t i = 0; i < spec.ranks.size(); ++i) {
         members.push_back({next_++, 1});
         epochs_[members.back()] = {spec.unique_id, spec.epoch};
+        mailboxes_[members.back()] = {spec.ranks[i].session, std::move(spec.ranks[i].token)};
       }
       formed_.push_back(std::move(spec));
     }
@@ -266,6 +272,10 @@ class FakeWorker final : public DeviceWorker {
   void leave_communicator(SessionId, MemberId member, Done<void> done) override {
     std::lock_guard lock(mutex_);
     left_.push_back(member);
+    if (const auto found = mailboxes_.find(member); found != mailboxes_.end()) {
+      release(found->second.second);
+      mailboxes_.erase(found);
+    }
     answer(std::move(done), Status());
   }
   void describe(SessionId, MemberId member, Done<CommunicatorSnapshot> done) override {
@@ -311,9 +321,9 @@ class FakeWorker final : public DeviceWorker {
   std::uint64_t progress() const override { return turns; }
 
  private:
-  // Under mutex_; the spec goes behind it.
-  void release(const BufferSpec& spec) {
-    if (keeps_released && spec.token.use_count() != 0) released_.push_back(spec.token);
+  // Under mutex_; what has the token goes behind it.
+  void release(const MemoryToken& token) {
+    if (keeps_released && token.use_count() != 0) released_.push_back(token);
   }
   static Error no_kernels() {
     return error(ErrorCode::Unimplemented, Reason::Unsupported, "this worker measures nothing");
@@ -336,6 +346,7 @@ class FakeWorker final : public DeviceWorker {
   std::mutex mutex_;
   std::map<SessionId, SessionSpec> sessions_;
   std::map<BufferId, std::pair<SessionId, BufferSpec>> buffers_;
+  std::map<MemberId, std::pair<SessionId, MemoryToken>> mailboxes_;
   std::vector<MemoryToken> released_;
   std::vector<LinkSpec> links_;
   std::vector<std::pair<PeerId, std::string>> closed_links_;

@@ -32,6 +32,37 @@ TEST_F(GpuTest, NobodyIsLentAllOfAGpusMemory) {
   EXPECT_EQ(limit("bytes of " + kSecond).used(), 0u);
 }
 
+// Its peers' kernels may be at work in it, and the worker lets go of it when they cannot be.
+TEST_F(GpuTest, TheMailboxOfARankThatHasLeftIsChargedForUntilItHasGone) {
+  start({kFirst});
+  worker_->keeps_released = worker_->in_stream = true;
+  const Session session = open_session(kFirst);
+  const std::uint64_t mailbox_and_exchange = 2 * FakeWorker::kGranule;
+  const auto used = [this] { return limit("bytes of " + kFirst).used(); };
+  const auto let_go = [this] {
+    worker_->let_go_of_released(0, 0, [](const Result<void>&) {});
+    return true;
+  };
+  v1::CreateCommunicatorReply joined;
+  ASSERT_TRUE(join(session, unique_id('a'), 0, 1, &joined).status.ok());
+  EXPECT_EQ(used(), mailbox_and_exchange);
+  v1::DestroyCommunicatorRequest destroy;
+  *destroy.mutable_session() = session.ref;
+  destroy.set_member(joined.member());
+  v1::Empty empty;
+  ASSERT_TRUE(
+      call(*client_, &v1::NodeControl::Stub::DestroyCommunicator, destroy, &empty).status.ok());
+  EXPECT_EQ(used(), mailbox_and_exchange) << "it is still there";
+  let_go();
+  EXPECT_TRUE(eventually([&] { return used() == 0; }));
+
+  ASSERT_TRUE(join(session, unique_id('b'), 0, 1, &joined).status.ok());
+  ASSERT_TRUE(detach(session).status.ok());
+  EXPECT_EQ(used(), mailbox_and_exchange) << "with its session gone";
+  let_go();
+  EXPECT_TRUE(eventually([&] { return used() == 0; }));
+}
+
 // Its buffers and mappings are limited together with the host's.
 class SharedLimitsTest : public GpuTest {
  protected:

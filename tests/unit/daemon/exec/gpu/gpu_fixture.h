@@ -190,7 +190,8 @@ class GpuWorkerTest : public ::testing::Test {
       spec.ranks.push_back(
           {ranks[i]->client->id(), static_cast<Rank>(i), "GPU-" + std::to_string(gpus[i]),
            i < see_.size() ? see_[i] : see_.back(), i < abis_.size() ? abis_[i] : kInStreamAbi,
-           i < hindrances_.size() ? hindrances_[i] : InStreamHindrance::None});
+           i < hindrances_.size() ? hindrances_[i] : InStreamHindrance::None,
+           i < tokens_.size() ? std::exchange(tokens_[i], {}) : MemoryToken()});
     const auto formed =
         await<std::vector<MemberId>>([&](auto done) { worker_->form_communicator(spec, done); });
     ASSERT_TRUE(formed.ok()) << formed.error().to_string();
@@ -312,6 +313,7 @@ class GpuWorkerTest : public ::testing::Test {
   std::vector<std::vector<std::string>> see_{{"GPU-0", "GPU-1", "GPU-2"}};
   std::vector<std::uint32_t> abis_;            // kInStreamAbi where there are more ranks
   std::vector<InStreamHindrance> hindrances_;  // None where there are more ranks
+  std::vector<MemoryToken> tokens_;  // of the next ranks' mailboxes; none where there are more
   std::shared_ptr<Settings> settings_;
   std::unique_ptr<FlightRecorder> recorder_;
   std::unique_ptr<Metrics> metrics_;

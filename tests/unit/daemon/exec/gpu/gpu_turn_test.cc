@@ -284,6 +284,35 @@ TEST_F(GpuTurnTest, ReleasedMemoryKeepsItsTokenUntilItHasGone) {
   expect_short_turns();
 }
 
+// A peer that stays may have kernels at work in it.
+TEST_F(GpuTurnTest, ARanksMailboxKeepsItsTokenUntilAllRanksHaveLeftAndItHasGone) {
+  std::vector<std::weak_ptr<const void>> tokens;
+  for (int rank = 0; rank < 2; ++rank) {
+    tokens_.push_back(std::make_shared<int>());
+    tokens.emplace_back(tokens_.back());
+  }
+  const auto ranks = group(2);
+  const auto leave = [&](const GpuRank& one) {
+    return await<void>(
+        [&](auto done) { worker_->leave_communicator(one.client->id(), one.member, done); });
+  };
+  const auto let_go = [&] {
+    return await<void>(
+        [&](auto done) { worker_->let_go_of_released(0, now_ns() + 100'000'000, done); });
+  };
+  ASSERT_TRUE(leave(*ranks[0]).ok());
+  EXPECT_TRUE(let_go().ok()) << "nothing was released";
+  EXPECT_FALSE(tokens[0].expired()) << "its peer is there";
+  node_.full = true;
+  rank(2, 4096);  // a kernel is to clear its memory, and waits
+  ASSERT_TRUE(leave(*ranks[1]).ok());
+  EXPECT_EQ(let_go().error().code, ErrorCode::FailedPrecondition);
+  for (const auto& token : tokens) EXPECT_FALSE(token.expired()) << "it would not be charged for";
+  node_.full = false;
+  for (const auto& token : tokens) EXPECT_TRUE(eventually([&] { return token.expired(); }));
+  expect_short_turns();
+}
+
 // It was tried every 20 ms until its deadline, before all else that its user asked for.
 TEST_F(GpuTurnTest, WhoAsksForWhatCannotGoHearsSoSoonAndStopsNoGpu) {
   const auto ranks = group(2);
