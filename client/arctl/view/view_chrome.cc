@@ -67,6 +67,8 @@ Json arguments_of(const v1::TraceRecord& record) {
   Json arguments = {{"seq", record.seq()},
                     {"operation", operation_text(record)},
                     {"collective", record.collective()},
+                    {"codec", codec_text(record)},
+                    {"of_error_class", record.of_error_class()},
                     {"send_count", record.send_count()},
                     {"recv_count", record.recv_count()},
                     {"bytes", dtype ? Json(record.send_count() * size_of(*dtype)) : Json(nullptr)},

@@ -31,6 +31,7 @@ std::string between_nodes_text(const v1::TraceReply& reply, bool colour) {
   Table table({{"COMM"},
                {"EPOCH", Align::Right},
                {"SEQ", Align::Right},
+               {"OPERATION"},
                {"NODES", Align::Right},
                {"ALGORITHM"},
                {"AGREED us", Align::Right},
@@ -48,7 +49,7 @@ std::string between_nodes_text(const v1::TraceReply& reply, bool colour) {
     const v1::TraceNetwork& network = record.network();
     const std::uint64_t matched = record.matched_ns();
     table.add({record.communicator(), std::to_string(record.epoch()), std::to_string(record.seq()),
-               std::to_string(network.nodes()), record.algorithm(),
+               operation_text(record), std::to_string(network.nodes()), record.algorithm(),
                between_us(matched, record.agreed_ns()), between_us(matched, network.posted_ns()),
                between_us(matched, network.sent_ns()), between_us(matched, network.arrived_ns()),
                between_us(matched, network.credited_ns()), std::to_string(network.sent_bytes()),

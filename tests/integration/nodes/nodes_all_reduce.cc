@@ -85,6 +85,10 @@ TEST_F(NodesAllReduce, SendsFewerBytesWithACodecAndSaysSo) {
   const double plain = sent_by_one(""), coded = sent_by_one(" codec=4");
   EXPECT_NEAR(plain, kCount * 4 * 4.0 / 3, plain / 100);
   EXPECT_NEAR(coded, plain * 4.5 / 32, coded / 100);
+  const std::string shown = arctl(node(1), {"trace", "--last", "1"}).output;
+  const std::size_t between = shown.find("Between nodes");
+  ASSERT_NE(between, std::string::npos) << shown;
+  EXPECT_NE(shown.find("sum float32 q4", between), std::string::npos) << shown;
 }
 
 TEST_F(NodesAllReduce, ShowsEachStepBetweenTheNodesInTheTrace) {

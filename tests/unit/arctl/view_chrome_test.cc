@@ -34,6 +34,20 @@ v1::TraceRecord traced(std::uint64_t seq, std::int32_t rank, std::uint64_t submi
   return record;
 }
 
+v1::TraceRecord traced_between_nodes(std::uint64_t seq, std::int32_t rank) {
+  v1::TraceRecord record = traced(seq, rank, 1'000'000, 1'012'000);
+  record.set_agreed_ns(1'002'750);
+  v1::TraceNetwork& network = *record.mutable_network();
+  network.set_nodes(3);
+  network.set_posted_ns(1'003'500);
+  network.set_sent_ns(1'006'000);
+  network.set_arrived_ns(1'008'750);
+  network.set_credited_ns(1'009'000);
+  network.set_sent_bytes(8192);
+  network.set_received_bytes(4096);
+  return record;
+}
+
 std::vector<Json> events_of(const v1::TraceReply& reply, std::string_view kind) {
   const Json read = Json::parse(json_line(trace_chrome_json(reply)));
   std::vector<Json> found;
@@ -63,6 +77,22 @@ TEST(ChromeTrace, HasASliceForEachStepInMicroseconds) {
     EXPECT_EQ(slices[i]["args"]["code"], "Ok");
     EXPECT_EQ(slices[i]["args"]["culprit"], -1);
   }
+}
+
+TEST(ChromeTrace, NamesTheCodecOnEverySliceOfAnOperation) {
+  v1::TraceReply reply;
+  *reply.add_records() = traced_between_nodes(7, 0);
+  reply.mutable_records(0)->set_codec("q6");
+  reply.mutable_records(0)->set_of_error_class(true);
+  const std::vector<Json> slices = events_of(reply, "X");
+  ASSERT_EQ(slices.size(), 7u) << "two of them between the nodes";
+  for (const Json& slice : slices) {
+    EXPECT_EQ(slice["args"]["codec"], "q6") << slice;
+    EXPECT_EQ(slice["args"]["of_error_class"], true);
+    EXPECT_EQ(slice["args"]["operation"], "sum float32 class:q6");
+  }
+  reply.mutable_records(0)->clear_codec();
+  EXPECT_EQ(events_of(reply, "X")[0]["args"]["codec"], "none") << "of a daemon that says none";
 }
 
 TEST(ChromeTrace, NamesATrackForEachCommunicatorAndRank) {
@@ -99,20 +129,6 @@ TEST(ChromeTrace, GivesOperationsThatOverlapTracksOfTheirOwn) {
   std::map<int, int> track_of;  // by seq
   for (const Json& slice : events_of(reply, "X")) track_of[slice["args"]["seq"]] = slice["tid"];
   EXPECT_EQ(track_of, (std::map<int, int>{{1, 1}, {2, 2}, {3, 1}}));
-}
-
-v1::TraceRecord traced_between_nodes(std::uint64_t seq, std::int32_t rank) {
-  v1::TraceRecord record = traced(seq, rank, 1'000'000, 1'012'000);
-  record.set_agreed_ns(1'002'750);
-  v1::TraceNetwork& network = *record.mutable_network();
-  network.set_nodes(3);
-  network.set_posted_ns(1'003'500);
-  network.set_sent_ns(1'006'000);
-  network.set_arrived_ns(1'008'750);
-  network.set_credited_ns(1'009'000);
-  network.set_sent_bytes(8192);
-  network.set_received_bytes(4096);
-  return record;
 }
 
 TEST(ChromeTrace, ShowsWhenNodesAgreedAndWhatWentBetweenThemOnceForEachOperation) {

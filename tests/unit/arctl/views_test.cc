@@ -133,6 +133,9 @@ TEST(Views, TraceShowsStepsBetweenNodesOnceForEachOperation) {
     record.set_communicator("00ff");
     record.set_rank(rank);
     record.set_seq(7);
+    record.set_op("sum");
+    record.set_dtype("bfloat16");
+    record.set_codec("q4_rotated");
     record.set_algorithm("net_direct");
     record.set_matched_ns(10'000);
     record.set_agreed_ns(12'000);
@@ -146,7 +149,8 @@ TEST(Views, TraceShowsStepsBetweenNodesOnceForEachOperation) {
   }
   const std::string text = trace_text(reply, false);
   EXPECT_THAT(text, ::testing::ContainsRegex(
-                        "00ff +0 +7 +3 +net_direct +2.0 +2.5 +4.0 +5.5 +4096 +8192\n"));
+                        "00ff +0 +7 +sum bfloat16 q4_rotated +3 +net_direct +2.0 +2.5 +4.0 +5.5 "
+                        "+4096 +8192\n"));
   EXPECT_EQ(text.find("8192"), text.rfind("8192"));
   const Json record = trace_json(reply)["records"][1];
   EXPECT_EQ(record["network"]["nodes"], 3);
@@ -154,6 +158,36 @@ TEST(Views, TraceShowsStepsBetweenNodesOnceForEachOperation) {
   EXPECT_EQ(record["network"]["credited_ns"], 0);
   reply.mutable_records(0)->clear_network();
   EXPECT_TRUE(trace_json(reply)["records"][0]["network"].is_null());
+}
+
+// Fewer bytes travel than count and type say: the codec is why, wherever either is shown.
+TEST(Views, TraceNamesTheCodecOrWhatAnErrorClassCameTo) {
+  v1::TraceReply reply;
+  v1::TraceRecord& named = *reply.add_records();
+  named.set_op("sum");
+  named.set_dtype("bfloat16");
+  named.set_codec("q6");
+  named.set_done_ns(5);
+  v1::TraceRecord& of_class = *reply.add_records();
+  of_class = named;
+  of_class.set_codec("fp8");
+  of_class.set_of_error_class(true);
+  of_class.mutable_network()->set_sent_bytes(34);
+  *reply.add_records() = named;
+  reply.mutable_records(2)->set_codec("none");
+  const std::string text = trace_text(reply, false);
+  const std::size_t between = text.find("Between nodes");
+  ASSERT_NE(between, std::string::npos);
+  EXPECT_THAT(text.substr(0, between), HasSubstr("sum bfloat16 q6 "));
+  EXPECT_THAT(text.substr(0, between), HasSubstr("sum bfloat16 class:fp8 "));
+  EXPECT_THAT(text.substr(between), HasSubstr("sum bfloat16 class:fp8 "));
+  EXPECT_EQ(text.find("none"), std::string::npos) << text;
+  const Json records = trace_json(reply)["records"];
+  EXPECT_EQ(records[0]["codec"], "q6");
+  EXPECT_EQ(records[0]["of_error_class"], false);
+  EXPECT_EQ(records[1]["codec"], "fp8");
+  EXPECT_EQ(records[1]["of_error_class"], true);
+  EXPECT_EQ(records[2]["codec"], "none");
 }
 
 constexpr char kExposition[] =
