@@ -165,7 +165,9 @@ constexpr SettingRow kRows[] = {
             "are in-stream (gpu.in_stream) and the GPUs' stores of 128 bytes arrive whole, else "
             "they are refused; and between nodes. A client loads a codec's kernels when it first "
             "asks for it on one node, and what asks for none costs nothing. Off, for communicators "
-            "to come: every codec is refused, and an error class gets none. Alike on all nodes."},
+            "to come: every codec is refused, and an error class gets none. A communicator of "
+            "several nodes takes codecs where it is on at all of them; arctl comms names the one "
+            "where it is not."},
     {.section = "gpu",
      .key = "lease_ms",
      .kind =

@@ -300,8 +300,9 @@ ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arc
  * kernels, which takes some time and may wait for what the GPU runs: a default codec's are loaded
  * with the communicator, those of a plan with the plan. And they serve GPUs of several nodes: as
  * hosts of several, but what a node's ranks have together is quantized once, at every size. Both
- * where the daemon's gpu.codecs is on. Anything else is refused on the rank that asks, with
- * arcInvalidArgument and the codec's name; other ranks are not told.
+ * where gpu.codecs is on: at the daemons of all nodes, else it is refused on all ranks. Anything
+ * else is refused on the rank that asks, with arcInvalidArgument and the codec's name; other ranks
+ * are not told.
  *
  * With an error class in the place of a codec the operation gets the fastest codec that honours it,
  * and none where no codec is known to be faster than none: on hosts, one or several, and for now

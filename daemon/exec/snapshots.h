@@ -43,7 +43,8 @@ struct CommunicatorSnapshot {
   // On GPUs: the table in use, and why not more of it is in-stream; "" where nothing hinders.
   std::optional<LaunchTable> launches = std::nullopt;
   std::string why_not_in_stream = {};
-  std::string why_no_slots = {};  // likewise, for the algorithms that need some
+  std::string why_no_slots = {};   // likewise, for the algorithms that need some
+  std::string why_no_codecs = {};  // likewise, where its ranks are on several nodes
   Coding default_coding = {};
   bool spans_nodes = false;
 };

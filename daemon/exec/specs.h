@@ -140,6 +140,7 @@ struct MailboxDescriptors {
   std::uint64_t mailbox_bytes = 0;
   std::uint64_t exchange_bytes = 0;  // 0: no in-stream operations
   LaunchTable launches;              // the same for all ranks
+  std::string why_no_codecs = {};    // likewise; "" where they are served, or on one node
 };
 
 // GPU workers: what one measurement of `arctl tune` asks.

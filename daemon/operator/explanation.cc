@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <string_view>
 
 #include "daemon/plan/codec_words.h"
 #include "daemon/plan/explain.h"
@@ -19,6 +20,9 @@ namespace {
 
 constexpr std::int32_t kExplainRanks = 2;  // when the question does not say
 constexpr std::uint32_t kMostExplainedNodes = 4096;
+constexpr const char* kNotAllowedHere = "this node does not allow codecs: its gpu.codecs is off";
+constexpr const char* kWhereAllAllow =
+    "; where gpu.codecs is on at every node of the communicator (arctl comms)";
 
 v1::ExplainReply reply_of(const Explanation& why) {
   v1::ExplainReply reply;
@@ -63,7 +67,13 @@ Status add_codec(const v1::ExplainRequest& request, bool on_gpus, std::uint32_t 
                                          : CodecPlace::OneHost;
   const LaunchKey key{.bytes = request.bytes(), .dtype = static_cast<DType>(request.dtype())};
   Codec codec = Codec::None;
-  reply.set_codec_why(codec_words(coding, place, table_of(place, ranks, settings), key, codec));
+  // What other nodes allow is known once a communicator is formed.
+  const std::string_view why_none =
+      place == CodecPlace::GpusOfSeveralNodes && !settings.gpu.codecs ? kNotAllowedHere : "";
+  reply.set_codec_why(
+      codec_words(coding, place, table_of(place, ranks, settings), key, codec, why_none));
+  if (place == CodecPlace::GpusOfSeveralNodes && codec != Codec::None)
+    reply.set_codec_why(reply.codec_why() + kWhereAllAllow);
   reply.set_codec(std::string(text_of(codec)));
   reply.set_text(reply.text() + "\nasked for " + to_string(coding) + ", gets " + reply.codec_why() +
                  "\n" + codec_bounds_text());

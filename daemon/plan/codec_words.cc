@@ -47,7 +47,8 @@ std::string words_on_gpus(Codec codec, const LaunchTable& table) {
 }
 
 // A named codec is taken, or refused by name: what is served says the place.
-std::string words_of_name(Codec codec, CodecPlace place, const LaunchTable& table) {
+std::string words_of_name(Codec codec, CodecPlace place, const LaunchTable& table,
+                          std::string_view why_none) {
   const std::string name(text_of(codec));
   switch (place) {
     case CodecPlace::Gpus:
@@ -62,7 +63,7 @@ std::string words_of_name(Codec codec, CodecPlace place, const LaunchTable& tabl
           name, bound_of(codec).half_bits / 2.0);
     case CodecPlace::GpusOfSeveralNodes:
       if (!table.takes_codec({.codec = codec}))
-        return name + " is refused: between GPUs of several nodes where gpu.codecs is off";
+        return fmt::format("{} is refused between GPUs of several nodes: {}", name, why_none);
       return fmt::format(
           "{} at every size, as asked: by exchange, {:.3g} bits of an element travel to each node; "
           "a node's sum is quantized once",
@@ -77,10 +78,21 @@ std::string size_words(const CodingRow& row) {
 
 }  // namespace
 
-std::string codec_words(const Coding& coding, CodecPlace place, const LaunchTable& table) {
+std::string why_no_codecs(const NetworkPolicy& policy) {
+  if (policy.gpu_codecs) return "";
+  if (policy.no_gpu_codecs_on.empty())
+    return "not all of its nodes are known to allow codecs: gpu.codecs must be on at each of them, "
+           "and they of one release of arcommd";
+  return "node " + policy.no_gpu_codecs_on +
+         " does not allow codecs: gpu.codecs is off there, or its release of arcommd does not tell";
+}
+
+std::string codec_words(const Coding& coding, CodecPlace place, const LaunchTable& table,
+                        std::string_view why_none) {
   if (!coding.any()) return "";
-  if (!coding.error_class.any()) return words_of_name(coding.codec, place, table);
-  if (table.coding().empty()) return std::string("none at any size: ") + why_none_pays(place);
+  if (!coding.error_class.any()) return words_of_name(coding.codec, place, table, why_none);
+  if (table.coding().empty())
+    return fmt::format("none at any size: {}", why_none.empty() ? why_none_pays(place) : why_none);
   std::string text;
   for (const CodingRow& row : table.coding()) {
     if (!honours(row.codec, coding.error_class, row.times)) continue;
@@ -91,7 +103,7 @@ std::string codec_words(const Coding& coding, CodecPlace place, const LaunchTabl
 }
 
 std::string codec_words(const Coding& coding, CodecPlace place, const LaunchTable& table,
-                        const LaunchKey& key, Codec& codec) {
+                        const LaunchKey& key, Codec& codec, std::string_view why_none) {
   codec = Codec::None;
   if (!coding.any()) return "";
   if (!coding.error_class.any()) {
@@ -102,13 +114,14 @@ std::string codec_words(const Coding& coding, CodecPlace place, const LaunchTabl
     if (place == CodecPlace::OneHost || place == CodecPlace::SeveralHosts ||
         table.takes_codec(coded))
       codec = coding.codec;
-    return words_of_name(coding.codec, place, table);
+    return words_of_name(coding.codec, place, table, why_none);
   }
   codec = table.codec_for(coding.error_class, key);
   if (codec != Codec::None)
     return fmt::format("{}: the fastest that pays and promises {}", text_of(codec),
                        to_string(coding));
-  if (table.coding().empty()) return std::string("none: ") + why_none_pays(place);
+  if (table.coding().empty())
+    return fmt::format("none: {}", why_none.empty() ? why_none_pays(place) : why_none);
   return fmt::format("none: no codec that pays at {} bytes of {} promises {}", key.bytes,
                      text_of(key.dtype), to_string(coding));
 }

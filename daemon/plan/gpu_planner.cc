@@ -65,13 +65,15 @@ bool needs_slots(const LaunchTable& launches, const Signature& signature) {
          entry_of(launched_algorithm(number)).needs_slots;
 }
 
-Status can_launch(const LaunchTable& launches, const Signature& signature) {
+Status can_launch(const LaunchTable& launches, const Signature& signature,
+                  std::string_view why_no_codecs) {
   const std::uint8_t number = launches.find_launched(launch_key_of(signature));
   if (number < cuda_algorithms().size()) return serves(launched_algorithm(number), signature.codec);
   if (signature.codec == Codec::None || launches.takes_codec(launch_key_of(signature))) return {};
   return error(ErrorCode::InvalidArgument, Reason::Unsupported, name_of_recorded(number),
                " between nodes takes no codec ", text_of(signature.codec), " (number ",
-               static_cast<unsigned>(signature.codec), ") where gpu.codecs is off: ask for none");
+               static_cast<unsigned>(signature.codec), ") here: ", why_no_codecs,
+               "; ask for no codec");
 }
 
 Step step_for(CudaAlgorithm algorithm) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -48,7 +49,9 @@ Plan make_plan(const LaunchTable& launches, const Signature& signature, std::uin
 // Whether such an operation would rather run with slots.
 bool needs_slots(const LaunchTable& launches, const Signature& signature);
 // Whether what such a plan launches serves the signature's codec; the error names what does not.
-Status can_launch(const LaunchTable& launches, const Signature& signature);
+// why_no_codecs: of a communicator whose ranks are on several nodes (codec_words.h).
+Status can_launch(const LaunchTable& launches, const Signature& signature,
+                  std::string_view why_no_codecs);
 
 // How an algorithm is run, of at least one element.
 Step step_for(CudaAlgorithm algorithm);

@@ -145,6 +145,8 @@ std::string communicators_text(const v1::CommunicatorsReply& reply, bool colour)
       out += "  why nothing in-call: " + printable(communicator.why_not_in_call()) + "\n";
     if (!communicator.why_no_slots().empty())
       out += "  why not stream or copy_engine: " + printable(communicator.why_no_slots()) + "\n";
+    if (!communicator.why_no_codecs().empty())
+      out += "  why no codecs: " + printable(communicator.why_no_codecs()) + "\n";
     if (!communicator.default_codec_becomes().empty()) {
       out += "  default codec: " + printable(communicator.default_codec()) + ": " +
              printable(communicator.default_codec_becomes()) + "\n";
@@ -171,6 +173,7 @@ Json communicators_json(const v1::CommunicatorsReply& reply) {
                    {"why_not_in_stream", communicator.why_not_in_stream()},
                    {"why_not_in_call", communicator.why_not_in_call()},
                    {"why_no_slots", communicator.why_no_slots()},
+                   {"why_no_codecs", communicator.why_no_codecs()},
                    {"default_codec", default_codec_text(communicator)},
                    {"default_codec_becomes", communicator.default_codec_becomes()},
                    {"members", members_json(communicator)}});

@@ -55,6 +55,7 @@ enum class CreateCommunicatorReply : protozero::pbf_tag_type {
   ExchangeBytes = 7,
   MaxTimeoutMs = 10,
   LaunchTable = 12,
+  WhyNoCodecs = 13,
 };
 enum class DestroyCommunicatorRequest : protozero::pbf_tag_type { Session = 1, Member = 2 };
 enum class AbortCommunicatorRequest : protozero::pbf_tag_type { Session = 1, Member = 2, Why = 3 };

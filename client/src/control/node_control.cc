@@ -210,6 +210,9 @@ Result<CreatedCommunicator> NodeControl::create_communicator(const SessionKey& s
                                           case Reply::LaunchTable:
                                             created.launch_table = reply.bytes();
                                             break;
+                                          case Reply::WhyNoCodecs:
+                                            created.why_no_codecs = reply.bytes();
+                                            break;
                                         }  // or a newer daemon's field
                                       }));
   return created;

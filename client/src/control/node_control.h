@@ -62,6 +62,7 @@ struct CreatedCommunicator {
   std::uint64_t mailbox_bytes = 0;
   std::uint64_t exchange_bytes = 0;  // 0: neither image nor exchanges
   std::string launch_table;          // encoded: proto/gpu/launch_table.h
+  std::string why_no_codecs;         // on GPUs of several nodes; "" where they are served
   std::uint64_t max_timeout_ms = 0;  // of in-stream operations
 };
 

@@ -83,11 +83,13 @@ Status GpuMember::check_codec(const OperationSpec& call, Codec codec) const {
                  " does not serve ", why...);
   };
   if (parts_.ranks == 1) return refused("a rank alone on a GPU: ask for no codec");
+  if (!parts_.why_no_codecs.empty())
+    return refused("this communicator: ", parts_.why_no_codecs, "; ask for no codec");
   if (!parts_.launches.has_in_stream()) {
     return refused(
         "this communicator: on GPUs codecs are in-stream, and nothing of it is "
-        "(arctl comms says why), or between nodes, where the daemon's gpu.codecs is on; ask for "
-        "no codec");
+        "(arctl comms says why), or between nodes that all allow them (gpu.codecs); ask for no "
+        "codec");
   }
   std::uint64_t most = 0;
   for (const LaunchRow& row : parts_.launches.rows()) {

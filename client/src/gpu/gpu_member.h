@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "client/cuda/gpu.h"
 #include "client/src/gpu/async_error.h"
@@ -34,6 +35,7 @@ class GpuMember {
     std::shared_ptr<GpuMailbox> mailbox;
     std::shared_ptr<GpuExchange> exchange;  // null: `launches` has nothing in-stream
     LaunchTable launches;
+    std::string why_no_codecs = {};  // where the daemon says so: on several nodes
     PostMode post = PostMode::Kernel;
     MemberId member;
     std::uint32_t rank = 0, ranks = 0;

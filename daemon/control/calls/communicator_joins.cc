@@ -271,6 +271,7 @@ void CommunicatorJoins::hand_over_mailbox(SessionEntry& owner, MemberId member,
             filled.set_mailbox_bytes(mailbox->mailbox_bytes);
             filled.set_exchange_bytes(mailbox->exchange_bytes);
             filled.set_launch_table(mailbox->launches.encode());
+            filled.set_why_no_codecs(mailbox->why_no_codecs);
             filled.set_max_timeout_ms(state_.settings->op.max_timeout_ms);
             answer(filled);
           },

@@ -299,7 +299,7 @@ Status GpuBackend::bind(PlanId id, PersistentPlan& plan, const CheckedRange& sen
   plan.timeout_ns = std::min(plan.timeout_ns, max_timeout_ns_);
   const Launch launch = group->launches.find(launch_key_of(plan.signature));
   if (launch.path != LaunchPath::Resident) {
-    ARC_RETURN_IF_ERROR(can_launch(group->launches, plan.signature));
+    ARC_RETURN_IF_ERROR(can_launch(group->launches, plan.signature, group->why_no_codecs));
     groups_->slots.want(*group, plan.signature);
     return {};
   }

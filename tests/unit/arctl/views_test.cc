@@ -263,6 +263,12 @@ TEST(Views, OfGpusOnSeveralNodesTheOneWayIsToldWithWhyNothingIsInStream) {
   EXPECT_THAT(communicators_text(reply, false),
               HasSubstr("  all types: launched (exchange)\n"
                         "  why not more in-stream: its ranks are on several nodes\n"));
+  EXPECT_EQ(communicators_json(reply)["communicators"][0]["why_no_codecs"], "");
+  one.set_why_no_codecs("node node-b does not allow codecs");
+  EXPECT_THAT(communicators_text(reply, false),
+              HasSubstr("  why no codecs: node node-b does not allow codecs\n"));
+  EXPECT_EQ(communicators_json(reply)["communicators"][0]["why_no_codecs"],
+            "node node-b does not allow codecs");
 }
 
 TEST(Views, ARankOfAnotherNodeIsShownWithItAndNeverBehind) {

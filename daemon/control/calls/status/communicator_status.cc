@@ -70,6 +70,7 @@ void fill_status(const CommunicatorSnapshot& communicator, v1::CommunicatorStatu
   if (communicator.launches) fill_launches(*communicator.launches, wire);
   wire.set_why_not_in_stream(communicator.why_not_in_stream);
   wire.set_why_no_slots(communicator.why_no_slots);
+  wire.set_why_no_codecs(communicator.why_no_codecs);
   wire.set_default_codec(to_string(communicator.default_coding));
   const bool on_gpus = communicator.launches.has_value();
   const CodecPlace place = communicator.spans_nodes ? (on_gpus ? CodecPlace::GpusOfSeveralNodes
@@ -79,7 +80,8 @@ void fill_status(const CommunicatorSnapshot& communicator, v1::CommunicatorStatu
   wire.set_default_codec_becomes(codec_words(
       communicator.default_coding, place,
       communicator.launches.value_or(
-          make_launch_table_on_host(static_cast<std::uint32_t>(communicator.ranks.size())))));
+          make_launch_table_on_host(static_cast<std::uint32_t>(communicator.ranks.size()))),
+      communicator.why_no_codecs));
   for (const RankSnapshot& rank : communicator.ranks) {
     v1::RankStatus& member = *wire.add_members();
     member.set_rank(rank.rank);

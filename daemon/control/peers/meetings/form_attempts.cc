@@ -28,7 +28,10 @@ void FormAttempts::begin(const Plan& plan) {
   request.set_communicator(communicator);
   request.set_remaining_ms(remaining_ms(ready_by, now));
   request.set_segment_limit_bytes(plan.segment_limit_bytes);
-  *request.mutable_policy() = write(parts_.policy());
+  NetworkPolicy policy = parts_.policy();
+  policy.gpu_codecs = plan.no_gpu_codecs_on.empty();
+  policy.no_gpu_codecs_on = plan.no_gpu_codecs_on;
+  *request.mutable_policy() = write(policy);
   for (const auto& [rank, device] : plan.devices) request.add_rank_devices(device);
   Attempt attempt{.unique_id = plan.unique_id,
                   .epoch = plan.epoch,

@@ -85,6 +85,7 @@ Result<Announcement> read(const v1::AnnounceRequest& request, MeetingClock::time
       .default_coding = {.codec = static_cast<Codec>(request.default_codec()),
                          .error_class = {request.default_least_snr_db(),
                                          request.default_most_relative_error()}},
+      .gpu_codecs = request.gpu_codecs(),
       .callers = {},
       .failure = read_error(request.code(), request.reason(), request.culprit(), request.why())};
   if (request.default_codec() > 0xff || find_fault(read.default_coding) != nullptr)
@@ -179,6 +180,8 @@ v1::NetworkPolicy write(const NetworkPolicy& policy) {
   wire.set_threads(policy.ring.threads);
   wire.set_step_bytes(policy.step_bytes);
   wire.set_gpu_lanes(policy.gpu_lanes);
+  wire.set_gpu_codecs(policy.gpu_codecs);
+  wire.set_no_gpu_codecs_on(policy.no_gpu_codecs_on);
   return wire;
 }
 
@@ -215,6 +218,9 @@ Result<NetworkPolicy> read(const v1::NetworkPolicy& wire) {
   policy.ring.threads = wire.threads();
   policy.step_bytes = step_bytes;
   policy.gpu_lanes = wire.gpu_lanes();
+  policy.gpu_codecs = wire.gpu_codecs();
+  if (!policy.gpu_codecs)
+    policy.no_gpu_codecs_on = safe_text(wire.no_gpu_codecs_on(), kPeerAddressBytes + kNameBytes);
   return policy;
 }
 

@@ -34,6 +34,7 @@ Meetings::Meetings(Parts parts)
              .peers = parts.peers,
              .links = parts.links,
              .name_of_worker = std::move(parts.name_of_worker),
+             .allows_gpu_codecs = [policy = parts.policy] { return policy().gpu_codecs; },
              .arm = [this](EventLoop::Clock::time_point when) { arm(when); }}),
       root_({.peers = parts.peers,
              .policy = std::move(parts.policy),

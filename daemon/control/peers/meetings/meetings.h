@@ -21,7 +21,8 @@ class Meetings final : public PeerHandler {
     PeerMessenger& peers;    // which hands over what it hears, until this goes
     LinkMaker& links;
     std::function<std::string(std::size_t worker)> name_of_worker;
-    std::function<NetworkPolicy()> policy;  // of the settings now
+    // Of the settings now; of its gpu_codecs this node's word.
+    std::function<NetworkPolicy()> policy;
   };
   explicit Meetings(Parts parts);
   ~Meetings() override;

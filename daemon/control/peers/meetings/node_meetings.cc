@@ -108,6 +108,7 @@ void NodeMeetings::announce(Meetings::iterator at) {
   const ErrorClass& wanted = waiting->default_coding.error_class;
   request.set_default_least_snr_db(wanted.least_snr_db);
   request.set_default_most_relative_error(wanted.most_relative_error);
+  request.set_gpu_codecs(parts_.allows_gpu_codecs());
   request.set_culprit(kNoRank);
   Clock::time_point earliest = Clock::time_point::max();
   for (const Rendezvous::Waiting::Caller& caller : waiting->callers) {
@@ -175,9 +176,11 @@ void NodeMeetings::form(const PeerNode& root, const v1::FormRequest& request,
       at != meetings_.end() && waiting && meets_at(at->second, root) &&
       waiting->ranks == static_cast<int>(plan->rank_devices.size()) &&
       std::ranges::equal(waiting->callers, plan->here, {}, &Rendezvous::Waiting::Caller::rank);
-  if (!is_as_announced || waiting->epoch >= plan->spec.epoch) {
+  // By a reload since then.
+  const bool allows_less = plan->spec.policy.gpu_codecs && !parts_.allows_gpu_codecs();
+  if (!is_as_announced || allows_less || waiting->epoch >= plan->spec.epoch) {
     if (at != meetings_.end() && waiting)
-      changed(unique_id);  // the root has forgotten what it knew
+      changed(unique_id);  // what the root knows is not so any more
     v1::FormReply reply;
     reply.set_changed(true);
     return answer(reply);

@@ -33,6 +33,7 @@ class NodeMeetings {
     PeerMessenger& peers;
     LinkMaker& links;
     std::function<std::string(std::size_t worker)> name_of_worker;  // "host:0"
+    std::function<bool()> allows_gpu_codecs;                        // of the settings now
     std::function<Clock::time_point()> now = [] { return Clock::now(); };
     // next_tick() is no later than this from now on.
     std::function<void(Clock::time_point)> arm = [](Clock::time_point) {};

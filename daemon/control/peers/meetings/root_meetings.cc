@@ -324,6 +324,11 @@ void RootMeetings::form(Meetings::iterator at) {
   ++plan.epoch;
   remembered_.remember(unique_id, {.uid = meeting.uid, .number = plan.epoch}, parts_.now());
   std::ranges::sort(plan.members, {}, [](const auto& member) { return member.ranks.front(); });
+  const auto without_codecs = std::ranges::find_if(plan.members, [&meeting](const auto& member) {
+    return !meeting.nodes.at(member.peer.instance).said.gpu_codecs;
+  });
+  if (without_codecs != plan.members.end())
+    plan.no_gpu_codecs_on = without_codecs->peer.to_string();
   attempts_.begin(plan);
 }
 

@@ -95,6 +95,7 @@ class GpuGroup final : public CommunicatorExtension {
   enum class Slots : std::uint8_t { None, Wanted, Here, Refused };
   Slots slots = Slots::None;
   std::string why_no_slots;        // where they were refused: for people
+  std::string why_no_codecs;       // where it spans nodes that do not all allow them: for people
   bool waits_are_indexed = false;  // in_stream_waits.h
   std::uint64_t compared_ns = 0;   // when the ranks' calls last were: path_mismatch.h
   bool closed = false;             // everybody was told so

@@ -6,6 +6,7 @@
 
 #include "daemon/exec/clock.h"
 #include "daemon/exec/gpu/network/network_fifos.h"
+#include "daemon/plan/codec_words.h"
 #include "daemon/plan/in_stream_share.h"
 #include "daemon/plan/launch_table_builder.h"
 #include "daemon/telemetry/log/log.h"
@@ -190,9 +191,12 @@ Result<bool> GpuGroups::make(const CommunicatorSpec& spec, const MakeTable& make
                   .codecs = codecs_,
                   .most_in_stream_bytes = most_bytes_of_share(group->in_stream_blocks)});
   if (spans_nodes) {
-    group->launches = make_launch_table_between_nodes(
-        static_cast<std::uint32_t>(spec.node_of_rank.size()), GpuExchange::kAlgorithm, codecs_);
+    // By what all nodes allow: this one's settings alone would make tables that differ.
+    group->launches =
+        make_launch_table_between_nodes(static_cast<std::uint32_t>(spec.node_of_rank.size()),
+                                        GpuExchange::kAlgorithm, spec.policy.gpu_codecs);
     group->why_not_in_stream = "its ranks are on several nodes";
+    group->why_no_codecs = why_no_codecs(spec.policy);
   }
   if (is_shared) ARC_RETURN_IF_ERROR(ResidentPath::join(*group));
   return true;
@@ -265,8 +269,10 @@ void GpuGroups::forget(GpuGroup& group) {
 
 Result<MailboxDescriptors> GpuGroups::export_mailbox(const GpuGroup& group, Rank rank) const {
   const GpuMember& member = group.member(rank);
-  MailboxDescriptors out{
-      .descriptors = {}, .mailbox_bytes = member.mailbox.bytes(), .launches = group.launches};
+  MailboxDescriptors out{.descriptors = {},
+                         .mailbox_bytes = member.mailbox.bytes(),
+                         .launches = group.launches,
+                         .why_no_codecs = group.why_no_codecs};
   const auto add = [&out](Result<UniqueFd> descriptor) -> Status {
     if (!descriptor) return std::move(descriptor).error();
     out.descriptors.push_back(std::move(descriptor).value());

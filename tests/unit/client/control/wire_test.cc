@@ -57,6 +57,7 @@ SAME(CreateCommunicatorReply, MailboxBytes);
 SAME(CreateCommunicatorReply, ExchangeBytes);
 SAME(CreateCommunicatorReply, MaxTimeoutMs);
 SAME(CreateCommunicatorReply, LaunchTable);
+SAME(CreateCommunicatorReply, WhyNoCodecs);
 SAME(DestroyCommunicatorRequest, Session);
 SAME(DestroyCommunicatorRequest, Member);
 SAME(AbortCommunicatorRequest, Session);

@@ -102,6 +102,15 @@ TEST_F(GpuCodecTest, BetweenNodesTheDaemonHasTheKernels) {
   EXPECT_TRUE(member->launch_of(coded(64)).needs_daemon());
 }
 
+// The words are the daemon's, the same on all nodes.
+TEST_F(GpuCodecTest, NamesTheNodeThatAllowsNoCodecs) {
+  why_no_codecs = "node node-b (10.0.0.2:7400) does not allow codecs: gpu.codecs is off there";
+  make(nullptr, PostMode::Kernel, LaunchTable::create(2, {{}}).value());
+  expect_refused(call(64), Codec::Q6,
+                 "codec q6 does not serve this communicator: node node-b (10.0.0.2:7400) does not "
+                 "allow codecs: gpu.codecs is off there; ask for no codec");
+}
+
 TEST_F(GpuCodecTest, GivesAnErrorClassOnlyWhatIsServed) {
   const ErrorClass wanted{.least_snr_db = 20};
   EXPECT_EQ(member->codec_for(wanted, call(64)), Codec::None)

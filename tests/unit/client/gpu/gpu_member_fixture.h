@@ -68,6 +68,7 @@ class GpuMemberTest : public testing::Test {
         .mailbox = std::move(*mailbox),
         .exchange = std::move(exchange),
         .launches = std::move(table),
+        .why_no_codecs = why_no_codecs,
         .post = post,
         .member = {1, 1},
         .ranks = ranks,
@@ -83,6 +84,7 @@ class GpuMemberTest : public testing::Test {
   }
 
   Trigger trigger = Trigger::Early;
+  std::string why_no_codecs;  // of members to come
   Result<PlanId> create_plan(const NewPlan& wanted) {
     asked.push_back(wanted);
     if (!refusals.empty()) {

@@ -44,11 +44,26 @@ TEST(ExplainAllReduce, OfGpusOfSeveralNodesSaysWhatBecomesOfACodec) {
   EXPECT_EQ(coded->chosen(), "exchange");
   EXPECT_THAT(coded->text(), HasSubstr("partial results travel as q8"));
   EXPECT_THAT(coded->codec_why(), HasSubstr("q8 at every size, as asked: by exchange, 8.5 bits"));
+  EXPECT_THAT(coded->codec_why(), HasSubstr("gpu.codecs is on at every node of the communicator"));
   asked.set_dtype(static_cast<std::uint32_t>(DType::Int32));
   const Result<v1::ExplainReply> none = explain_all_reduce(asked, true, in_force);
   ASSERT_TRUE(none) << none.error().message;
   EXPECT_EQ(none->codec(), "none");
   EXPECT_THAT(none->text(), HasSubstr("partial results travel as int32"));
+}
+
+TEST(ExplainAllReduce, OfGpusOfSeveralNodesSaysThatThisNodeAllowsNoCodec) {
+  Loaded loaded;
+  loaded.settings.gpu.codecs = false;
+  const InForce in_force(std::move(loaded));
+  v1::ExplainRequest asked = question(0, 2);
+  asked.set_codec(static_cast<std::uint32_t>(Codec::Q8));
+  const Result<v1::ExplainReply> refused = explain_all_reduce(asked, true, in_force);
+  ASSERT_TRUE(refused) << refused.error().message;
+  EXPECT_EQ(refused->codec(), "none");
+  EXPECT_EQ(refused->codec_why(),
+            "q8 is refused between GPUs of several nodes: this node does not allow codecs: its "
+            "gpu.codecs is off");
 }
 
 TEST(ExplainAllReduce, RefusesWhatCannotBeAndSaysWhatCan) {

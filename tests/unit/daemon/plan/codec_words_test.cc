@@ -48,10 +48,12 @@ TEST(CodecWords, OfOneOperationNameTheCodecThatItGets) {
             std::string::npos);
   EXPECT_EQ(codec, Codec::None);
   key.op = ReduceOp::Sum;
-  const std::string refused = codec_words({.codec = Codec::Q8}, CodecPlace::GpusOfSeveralNodes,
-                                          between_nodes(false), key, codec);
+  const std::string refused =
+      codec_words({.codec = Codec::Q8}, CodecPlace::GpusOfSeveralNodes, between_nodes(false), key,
+                  codec, "node node-b does not allow codecs");
   EXPECT_EQ(codec, Codec::None);
-  EXPECT_EQ(refused, "q8 is refused: between GPUs of several nodes where gpu.codecs is off");
+  EXPECT_EQ(refused,
+            "q8 is refused between GPUs of several nodes: node node-b does not allow codecs");
   const std::string taken = codec_words({.codec = Codec::Q8}, CodecPlace::GpusOfSeveralNodes,
                                         between_nodes(true), key, codec);
   EXPECT_EQ(codec, Codec::Q8);
@@ -63,6 +65,23 @@ TEST(CodecWords, OfOneOperationNameTheCodecThatItGets) {
                 .find("4.5 bits of an element travel"),
             std::string::npos);
   EXPECT_EQ(codec, Codec::Q4);
+}
+
+TEST(CodecWords, NameTheNodeThatKeepsGpusOfSeveralFromCodecs) {
+  NetworkPolicy policy;
+  EXPECT_EQ(why_no_codecs(policy), "");
+  policy.gpu_codecs = false;
+  EXPECT_EQ(why_no_codecs(policy),
+            "not all of its nodes are known to allow codecs: gpu.codecs must be on at each of "
+            "them, and they of one release of arcommd");
+  policy.no_gpu_codecs_on = "node-b (10.0.0.2:7400)";
+  const std::string why = why_no_codecs(policy);
+  EXPECT_EQ(why,
+            "node node-b (10.0.0.2:7400) does not allow codecs: gpu.codecs is off there, or its "
+            "release of arcommd does not tell");
+  const Coding of_class{.error_class = {.least_snr_db = 20}};
+  EXPECT_EQ(codec_words(of_class, CodecPlace::GpusOfSeveralNodes, between_nodes(false), why),
+            "none at any size: " + why);
 }
 
 TEST(CodecWords, OfAnErrorClassOnGpusNameWhatPays) {

@@ -267,20 +267,21 @@ TEST(GpuPlanner, RefusesACodecByTheNameOfTheKernelThatDoesNotServeIt) {
   };
   const LaunchTable table = table_of(static_cast<std::uint8_t>(CudaAlgorithm::Stream));
   const LaunchTable between_nodes = table_of(recorded(NetworkAlgorithm::Exchange));
-  EXPECT_TRUE(can_launch(table, signature));
-  EXPECT_TRUE(can_launch(between_nodes, signature));
+  constexpr const char* kWhyNone = "node b does not allow codecs";
+  EXPECT_TRUE(can_launch(table, signature, ""));
+  EXPECT_TRUE(can_launch(between_nodes, signature, kWhyNone));
   signature.codec = kCodec;
-  const Status launched = can_launch(table, signature);
+  const Status launched = can_launch(table, signature, "");
   ASSERT_FALSE(launched);
   EXPECT_EQ(launched.error().message,
             "stream is not compiled for codec q6 (number 3): ask for no codec");
-  const Status exchanged = can_launch(between_nodes, signature);
+  const Status exchanged = can_launch(between_nodes, signature, kWhyNone);
   ASSERT_FALSE(exchanged);
   EXPECT_EQ(exchanged.error().message,
-            "exchange between nodes takes no codec q6 (number 3) where gpu.codecs is off: ask for "
-            "none");
+            "exchange between nodes takes no codec q6 (number 3) here: node b does not allow "
+            "codecs; ask for no codec");
   EXPECT_TRUE(
-      can_launch(make_launch_table_between_nodes(2, NetworkAlgorithm::Exchange), signature));
+      can_launch(make_launch_table_between_nodes(2, NetworkAlgorithm::Exchange), signature, ""));
 }
 
 // The table of a communicator says of each size what would have been chosen for that size.

@@ -93,11 +93,24 @@ TEST(NodeMeetings, APolicyArrivesAsItWasSent) {
                                       .max_blocks = 6,
                                       .threads = 7},
                              .step_bytes = 8 << 10,
-                             .gpu_lanes = 9};
+                             .gpu_lanes = 9,
+                             .gpu_codecs = false,
+                             .no_gpu_codecs_on = "node-b (10.0.0.2:7400)"};
   const Result<NetworkPolicy> read_back = read(write(policy));
   ASSERT_TRUE(read_back);
   EXPECT_EQ(*read_back, policy);
+  EXPECT_EQ(*read(write(NetworkPolicy{})), NetworkPolicy{});
   EXPECT_EQ(read(v1::NetworkPolicy{})->step_bytes, kUsualStepBytes);
+}
+
+TEST(NodeMeetings, APolicyOfARootThatKnowsNoGpuCodecsAllowsNone) {
+  const Result<NetworkPolicy> old = read(v1::NetworkPolicy{});
+  ASSERT_TRUE(old);
+  EXPECT_FALSE(old->gpu_codecs);
+  EXPECT_EQ(old->no_gpu_codecs_on, "");
+  v1::NetworkPolicy long_winded;
+  long_winded.set_no_gpu_codecs_on(std::string(100'000, 'x'));
+  EXPECT_LT(read(long_winded)->no_gpu_codecs_on.size(), 1000u);
 }
 
 TEST(NodeMeetings, FormThatIsNoPlanIsRefusedAndTouchesNothing) {

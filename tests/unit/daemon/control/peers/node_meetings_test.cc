@@ -43,6 +43,69 @@ TEST(NodeMeetings, RanksOfTwoNodesFormOneCommunicator) {
   EXPECT_EQ(net.node(0).here->size() + net.node(1).here->size(), 0u);
 }
 
+// Of communicators of ranks 0, 1, ... on nodes that call in turn, and meet at node 0.
+std::vector<NetworkPolicy> policies_of(SimulatedNet& net, const std::vector<std::size_t>& nodes) {
+  const UniqueIdBytes id = id_at(net, 0);
+  for (std::size_t rank = 0; rank < nodes.size(); ++rank)
+    net.node(nodes[rank]).call(id, static_cast<Rank>(rank), static_cast<int>(nodes.size()), kSoon);
+  net.run_for(milliseconds(50));
+  std::vector<NetworkPolicy> policies;
+  for (const std::size_t node : nodes) {
+    EXPECT_EQ(net.node(node).why(0), "joined");
+    for (const auto& [member, held] : net.node(node).members) policies.push_back(held.spec.policy);
+  }
+  return policies;
+}
+
+TEST(NodeMeetings, GpusTakeCodecsWhereAllNodesOfTheCommunicatorAllowThem) {
+  SimulatedNet net(4);
+  net.node(0).allows_gpu_codecs = net.node(1).allows_gpu_codecs = false;
+  for (const NetworkPolicy& policy : policies_of(net, {2, 3})) {
+    EXPECT_TRUE(policy.gpu_codecs) << "it meets at another node, and a third has no rank in it";
+    EXPECT_EQ(policy.no_gpu_codecs_on, "");
+  }
+}
+
+TEST(NodeMeetings, ANodeThatAllowsNoGpuCodecsKeepsAllNodesFromThemAndIsNamed) {
+  SimulatedNet net(4);
+  net.node(1).allows_gpu_codecs = net.node(3).allows_gpu_codecs = false;
+  const std::vector<NetworkPolicy> policies = policies_of(net, {2, 3, 1});
+  ASSERT_EQ(policies.size(), 3u);
+  for (const NetworkPolicy& policy : policies) {
+    EXPECT_FALSE(policy.gpu_codecs);
+    EXPECT_EQ(policy.no_gpu_codecs_on, "node-d (10.0.0.4:7400)") << "the one of the lowest rank";
+  }
+}
+
+TEST(NodeMeetings, ANodeThatSaysNothingOfGpuCodecsHasPromisedNone) {
+  SimulatedNet net(2);
+  net.node(1).says_nothing_of_codecs = true;
+  const std::vector<NetworkPolicy> policies = policies_of(net, {0, 1});
+  ASSERT_EQ(policies.size(), 2u);
+  for (const NetworkPolicy& policy : policies) {
+    EXPECT_FALSE(policy.gpu_codecs);
+    EXPECT_EQ(policy.no_gpu_codecs_on, "node-b (10.0.0.2:7400)");
+  }
+}
+
+// By a reload of its settings while its rank waits: what it announced is not so any more.
+TEST(NodeMeetings, ANodeThatAllowsNoGpuCodecsAnyMoreIsAskedAnewBeforeAnythingIsFormed) {
+  SimulatedNet net(2);
+  const UniqueIdBytes id = id_at(net, 0);
+  net.node(1).call(id, 1, 2, kSoon);
+  net.run_for(milliseconds(10));
+  net.node(1).allows_gpu_codecs = false;
+  net.node(0).call(id, 0, 2, kSoon);
+  net.run_for(milliseconds(100));
+  for (std::size_t node = 0; node < 2; ++node) {
+    ASSERT_EQ(net.node(node).why(0), "joined");
+    ASSERT_EQ(net.node(node).members.size(), 1u);
+    const NetworkPolicy& policy = net.node(node).members.begin()->second.spec.policy;
+    EXPECT_FALSE(policy.gpu_codecs);
+    EXPECT_EQ(policy.no_gpu_codecs_on, "node-b (10.0.0.2:7400)");
+  }
+}
+
 TEST(NodeMeetings, ARankThatIsInUseOnAnotherNodeIsRefusedAtOnceNamingBoth) {
   SimulatedNet net(4);
   const UniqueIdBytes id = id_at(net, 0);

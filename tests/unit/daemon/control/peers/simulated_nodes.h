@@ -92,6 +92,7 @@ class SimulatedNode final : public PeerMessenger, public LinkMaker {
                             .peers = *this,
                             .links = *this,
                             .name_of_worker = [this](std::size_t) { return worker; },
+                            .allows_gpu_codecs = [this] { return allows_gpu_codecs; },
                             .now = now});
     root = std::make_unique<RootMeetings>(RootMeetings::Parts{
         .peers = *this,
@@ -148,8 +149,10 @@ class SimulatedNode final : public PeerMessenger, public LinkMaker {
   std::unique_ptr<RootMeetings> root;
   bool alive = true;
   std::string worker = "host:0";
-  Coding default_coding;         // of the clients that call from now on
-  std::optional<Error> refuses;  // the worker
+  Coding default_coding;  // of the clients that call from now on
+  bool allows_gpu_codecs = true;
+  bool says_nothing_of_codecs = false;  // as a daemon of an older release
+  std::optional<Error> refuses;         // the worker
   milliseconds forming_takes{1};
   std::optional<Error> no_link;
   bool waits_for_links = false;  // and never hears of them
@@ -182,6 +185,7 @@ class SimulatedNode final : public PeerMessenger, public LinkMaker {
   void announce(const std::string& address, v1::AnnounceRequest request,
                 MeetingClock::time_point deadline,
                 PeerMessenger::Done<v1::AnnounceReply> done) override {
+    if (says_nothing_of_codecs) request.clear_gpu_codecs();
     send<v1::AnnounceReply>("announce", address, 0, deadline, std::move(done),
                             [request, from = self_](SimulatedNode& to, auto answer) {
                               answer(to.root->announced(from, request));

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/plan/codec_words.h"
 #include "kernels/codec/format.h"
 #include "kernels/host/reference.h"
 #include "tests/unit/daemon/exec/gpu/network/gpu_network_fixture.h"
@@ -117,6 +118,40 @@ TEST_F(GpuNetworkCodec, TheFlightRecorderHasWhatTravelled) {
     EXPECT_EQ(log.network[0].sent_bytes, coded_bytes(Codec::Q4, 100'000));
     EXPECT_EQ(log.network[0].received_bytes, coded_bytes(Codec::Q4, 100'000));
   }
+}
+
+// What the nodes have agreed on counts, whatever their own settings say.
+TEST_F(GpuNetworkCodec, WhereOneNodeAllowsNoneACodecIsRefusedOnAllRanksAtOnceAndByName) {
+  start(2);
+  policy_.gpu_codecs = false;
+  policy_.no_gpu_codecs_on = "node-b (10.0.0.2:7400)";
+  const auto ranks = group({0, 1, 1});
+  ASSERT_EQ(ranks.size(), 3u);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    GpuNode& node = *nodes_[where_[rank]];
+    EXPECT_EQ(ranks[rank]->launches, ranks[0]->launches);
+    for (const Codec codec : kRealCodecs) {
+      EXPECT_FALSE(ranks[rank]->launches.takes_codec({.bytes = 1 << 20, .codec = codec}));
+      // Waits for nobody: the deadline is a minute.
+      const Result<PlanId> plan =
+          node.try_plan(*ranks[rank], coded(1000, codec), std::chrono::seconds(60));
+      ASSERT_FALSE(plan.ok());
+      EXPECT_EQ(plan.error().reason, Reason::Unsupported);
+      EXPECT_NE(
+          plan.error().message.find(std::string(text_of(codec)) + " (number " +
+                                    std::to_string(static_cast<unsigned>(codec)) +
+                                    ") here: node node-b (10.0.0.2:7400) does not allow codecs"),
+          std::string::npos)
+          << plan.error().message;
+    }
+    const auto mailbox = await<MailboxDescriptors>([&](auto done) {
+      node.worker().export_mailbox(ranks[rank]->client->id(), ranks[rank]->member, done);
+    });
+    ASSERT_TRUE(mailbox.ok());
+    EXPECT_EQ(mailbox->why_no_codecs, why_no_codecs(policy_)) << "what the library says";
+    EXPECT_EQ(node.inspect().communicators[0].why_no_codecs, why_no_codecs(policy_));
+  }
+  all_reduce(ranks, plans_for(ranks, 5000), 5000, 1);
 }
 
 TEST_F(GpuNetworkCodec, RanksThatNameDifferentCodecsAreAMismatch) {

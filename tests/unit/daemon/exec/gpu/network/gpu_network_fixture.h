@@ -96,6 +96,7 @@ class GpuNetwork : public ::testing::Test {
     };
     for (const std::uint32_t one : where) spec.node_of_rank.push_back(index_of(one));
     spec.here = index_of(node);
+    spec.policy = policy_;
     spec.communicator = number_;
     for (const std::uint32_t one : among)
       spec.nodes.push_back({.peer = kFirstPeer + one, .name = name(one)});
@@ -178,6 +179,7 @@ class GpuNetwork : public ::testing::Test {
   std::uint64_t early_us_ = Settings{}.net.gpu_early_us;  // of nodes to come
   std::uint32_t sms_ = 132;                               // of each of their GPUs
   std::uint64_t number_ = 40;
+  NetworkPolicy policy_;              // of groups to come
   std::vector<std::uint32_t> where_;  // the ranks of the last group
   std::vector<std::unique_ptr<GpuNode>> nodes_;
 };
