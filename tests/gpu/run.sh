@@ -12,6 +12,7 @@
 #                   full, when it is named: fault 45, on one GPU (RANKS=1), or of two one that is filled (RANKS=2)
 #                   memory, when it is named: what is taken of the GPUs' memory, step by step
 #                   four, named alone: what the second, third and fourth communicator of the same GPUs take
+#                   beside, when it is named: what AllReduces lose beside others and beside matrix products, and those beside them
 #                   soak, when it is named: many replays (REPLAYS, SOAK_SECONDS, SEED), all ranks in one process
 #   SKIP_CHECKS=1   of `kernels` the measurements only
 set -o pipefail
@@ -86,7 +87,7 @@ if [[ $parts == *" jit "* ]]; then
   unset CUDA_FORCE_PTX_JIT
 fi
 if [[ $parts == *" network "* ]]; then check 300 network "$programs/device_fifo_gpu_test" --gtest_brief=1; fi
-if [[ $parts == *" service "* || $parts == *" soak "* || $parts == *" four "* || $parts == *" torch "* || $parts == *" backend "* || $parts == *" tune "* || $parts == *" named "* || $parts == *" peers "* ]]; then
+if [[ $parts == *" service "* || $parts == *" soak "* || $parts == *" four "* || $parts == *" beside "* || $parts == *" torch "* || $parts == *" backend "* || $parts == *" tune "* || $parts == *" named "* || $parts == *" peers "* ]]; then
   RANKS="${ranks_here[*]}" PARTS=$parts LIBNCCL=$nccl part "NCCL in one process" bash "$here/run_service.sh" "$out"
 fi
 if [[ $parts == *" nodes "* ]]; then GPUS=${ranks_here[-1]} LIBNCCL=$nccl timeout -k 20 540 bash "$here/run_nodes.sh" "$out" || status=1; fi

@@ -165,6 +165,15 @@ if [[ $parts == *" backend "* ]] && alive; then
     cat "$out/backend-figures-$ranks-0.log"
   done
 fi
+# What AllReduces and the caller's own kernels take from each other, ours and NCCL's.
+if [[ $parts == *" beside "* ]] && alive; then
+  export PYTHONPATH=$here/python${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
+  for ranks in "${ranks_here[@]}"; do
+    alive || break
+    LIMIT=120 run_ranks beside "$ranks" python3 "$here/torch_beside_rank.py" --json "$out/beside-$ranks.json"
+    cat "$out/beside-$ranks-0.log"
+  done
+fi
 # What the second, third and fourth communicator of the same GPUs take, and the first while they are there.
 if [[ $parts == *" four "* ]]; then
   for ranks in "${ranks_here[@]}"; do
