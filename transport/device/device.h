@@ -49,8 +49,9 @@ class Device {
     if (memory) memory->keep(token);
     return memory;
   }
-  // What could not be cleared in time, is now, and nobody has asked for again for a second, or,
-  // where its room is needed, for as long as who waits for it lets pass between two tries. It goes
+  // What could not be cleared in time, is now, and nobody has asked for again for a second. Where
+  // its room is needed, what nobody but the device has the token of any more, or, if it has none,
+  // what nobody has asked for again for as long as who waits lets pass between two tries. It goes
   // when other memory may.
   virtual std::vector<Memory> take_abandoned([[maybe_unused]] bool is_needed) { return {}; }
   // Whether something is left of what could not be cleared in time.

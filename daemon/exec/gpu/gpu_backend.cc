@@ -37,8 +37,8 @@ Error other_work_fills() {
 
 Error clears_late(const GpuEngine& engine) {
   return error(ErrorCode::Unavailable, Reason::None, "memory of ", engine.name(),
-               " that could not be cleared in time is kept until it is, or nobody asks for it "
-               "any more; try again");
+               " that could not be cleared in time is kept while other work holds that up, or "
+               "somebody still waits for it; try again");
 }
 
 }  // namespace
@@ -248,19 +248,28 @@ Result<Backend::Released> GpuBackend::keeps_released() {
   defer_abandoned(true);
   const DeferredRelease& deferred = groups_->deferred;
   if (deferred.empty()) {
-    for (const GpuEngine& engine : groups_->engines) {
-      if (engine.device().keeps_uncleared()) return clears_late(engine);
+    const auto late = std::ranges::find_if(groups_->engines, [](const GpuEngine& engine) {
+      return engine.device().keeps_uncleared();
+    });
+    const bool is_none = late == groups_->engines.end();
+    switch (looks_at_uncleared_.look(is_none, now_ns())) {
+      case LettingGo::May:
+        return Released::None;
+      case LettingGo::NotYet:  // the last zeros may be on their way, or who waits about to give up
+        return Released::NotYet;
+      case LettingGo::Blocked:
+        break;
     }
-    return Released::None;
+    return clears_late(*late);
   }
   if (const Status stuck = deferred.stuck(now_ns()); !stuck) return stuck.error();
   measurements_.end();  // clients come first
   switch (groups_->quiescer.look_at_letting_go(now_ns())) {
-    case Quiescer::LettingGo::May:
+    case LettingGo::May:
       return Released::WouldGo;
-    case Quiescer::LettingGo::NotYet:
+    case LettingGo::NotYet:
       return Released::NotYet;
-    case Quiescer::LettingGo::Blocked:
+    case LettingGo::Blocked:
       break;
   }
   return other_work_fills();
@@ -274,7 +283,7 @@ Result<bool> GpuBackend::let_go_of_released() {
   if (deferred.gone() != before) return deferred.empty();
   if (const Status stuck = deferred.stuck(now_ns()); !stuck) return stuck.error();
   // Else in another turn: what is in the way passes.
-  if (groups_->quiescer.look_at_letting_go(now_ns()) == Quiescer::LettingGo::Blocked)
+  if (groups_->quiescer.look_at_letting_go(now_ns()) == LettingGo::Blocked)
     return other_work_fills();
   return false;
 }

@@ -123,6 +123,7 @@ class GpuBackend final : public Backend {
   bool cuda_ipc_ = true;        // settings' word, for memory to come
   std::uint64_t early_ns_ = 0;  // net.gpu_early_us
   std::uint64_t asked_health_ns_ = 0;
+  LettingGoLooks looks_at_uncleared_;
   std::uint64_t shutting_down_ns_ = 0;
   // As the settings say, in the end: operations whose plans name no timeout.
   std::uint64_t default_timeout_ns_ = 0, max_timeout_ns_ = 0;

@@ -14,10 +14,6 @@ constexpr std::uint64_t kWithdrawNs = 30'000'000;  // microseconds where nothing
 // Where they could not be quiesced the last time: each try holds up all tenants.
 constexpr std::uint64_t kWithdrawAgainNs = 1'000'000;
 constexpr std::uint64_t kLookAgainNs = 20'000'000;
-// Longer than what ends by itself takes: an echo, a grid that leaves, a kernel that clears.
-constexpr std::uint64_t kPassesNs = 25'000'000;
-// Looks that far apart tell nothing of the time between them.
-constexpr std::uint64_t kForgetLookNs = 200'000'000;
 
 }  // namespace
 
@@ -43,16 +39,6 @@ bool Quiescer::may_let_go() const {
   return std::ranges::all_of(engines_, [](const GpuEngine& engine) {
     return !engine.device().is_clearing() && (engine.grid().running() || engine.grid_is_gone());
   });
-}
-
-Quiescer::LettingGo Quiescer::look_at_letting_go(std::uint64_t now_ns) {
-  if (may_let_go()) {
-    blocked_ns_ = 0;
-    return LettingGo::May;
-  }
-  if (blocked_ns_ == 0 || now_ns >= looked_ns_ + kForgetLookNs) blocked_ns_ = now_ns;
-  looked_ns_ = now_ns;
-  return now_ns >= blocked_ns_ + kPassesNs ? LettingGo::Blocked : LettingGo::NotYet;
 }
 
 void Quiescer::in_one_quiescing(const std::function<void()>& act) {

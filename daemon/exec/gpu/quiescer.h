@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/exec/gpu/deferred_release.h"
+#include "daemon/exec/gpu/letting_go.h"
 #include "daemon/exec/gpu/speculation/speculator.h"
 #include "proto/status.h"
 
@@ -38,10 +39,7 @@ class Quiescer {
 
   // Whether what lets go of memory would find nothing on the GPUs to wait for, once quiesced.
   bool may_let_go() const;
-  // The same, and since when it has been otherwise, by the looks at it: what passes by itself does
-  // so within milliseconds, and other work's kernels when it pleases them.
-  enum class LettingGo : std::uint8_t { May, NotYet, Blocked };
-  LettingGo look_at_letting_go(std::uint64_t now_ns);
+  LettingGo look_at_letting_go(std::uint64_t now_ns) { return looks_.look(may_let_go(), now_ns); }
 
   // Lets go of what has been deferred for long enough.
   void tend(std::uint64_t now_ns);
@@ -67,9 +65,8 @@ class Quiescer {
   Speculator& speculator_;
   DeferredRelease& deferred_;
   TurnBudget& turn_;
-  bool was_quiesced_ = true;             // the last time
-  std::uint64_t blocked_ns_ = 0;         // since when nothing may be let go; 0: it may
-  std::uint64_t looked_ns_ = 0;          // the last look that found it so
+  bool was_quiesced_ = true;  // the last time
+  LettingGoLooks looks_;
   const QuiesceGuard* outer_ = nullptr;  // of in_one_quiescing()
 };
 

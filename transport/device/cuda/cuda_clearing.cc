@@ -127,7 +127,8 @@ std::vector<CudaClearing::Provided> CudaClearing::take_abandoned(bool is_needed)
   if (kept_.empty() || !is_idle()) return abandoned;
   const auto before = Clock::now() - (is_needed ? kWaitedFor : kWantedFor);
   std::erase_if(kept_, [&](Job& job) {
-    if (job.asked_at > before) return false;
+    const bool is_left = is_needed && job.token.use_count() == 1;
+    if (!is_left && job.asked_at > before) return false;
     abandoned.push_back({std::move(job.token), std::move(job.mapping)});
     return true;
   });

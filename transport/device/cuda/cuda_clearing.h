@@ -41,8 +41,9 @@ class CudaClearing {
   Result<Provided> provide(std::uint64_t bytes, std::uint64_t most_bytes,
                            std::shared_ptr<const void> token, const Make& make,
                            std::chrono::nanoseconds timeout);
-  // What is kept and has not been asked for again for a second, or 200 ms where its room is needed,
-  // once nothing is stored there any more.
+  // What is kept and has not been asked for again for a second, once nothing is stored there any
+  // more. Where its room is needed, 200 ms, and at once where only this has its token, as whoever
+  // waits for it has that, too.
   std::vector<Provided> take_abandoned(bool is_needed);
   bool keeps() const;  // anything
   // A kernel of it has not ended: one that tried whether there is room, perhaps.

@@ -363,6 +363,30 @@ TEST_F(GpuTurnTest, MemoryThatIsKeptToBeClearedKeepsItsTokenUntilItHasGone) {
   EXPECT_TRUE(eventually([&] { return token.expired(); }));
 }
 
+// Most of the time the last zeros are on their way. It was refused at once, and for 200 ms.
+TEST_F(GpuTurnTest, WhoLacksRoomWaitsForWhatIsKeptToBeClearedAsForWhatWasReleased) {
+  GpuRank& one = rank(2, 4096);
+  const int before = node_.memories;
+  node_.clears_late = true;
+  auto kept = std::make_shared<int>();
+  const std::weak_ptr<const void> token = kept;
+  AllocationSpec wanted{.device = "GPU-0",
+                        .bytes = 4096,
+                        .deadline_ns = now_ns() + 30'000'000,
+                        .token = std::move(kept)};
+  const Result<AllocatedBuffer> refused = await<AllocatedBuffer>([&](auto done) {
+    worker_->allocate_buffer(one.client->id(), std::move(wanted), std::move(done));
+  });
+  ASSERT_EQ(refused.error().code, ErrorCode::Unavailable);
+  node_.late_looks = 3;
+  const Result<void> gone =
+      await<void>([&](auto done) { worker_->let_go_of_released(0, 0, done); });
+  EXPECT_TRUE(gone.ok()) << gone.error().to_string();
+  EXPECT_TRUE(token.expired());
+  EXPECT_EQ(node_.memories, before);
+  expect_short_turns();
+}
+
 TEST_F(GpuTurnTest, WhatIsReleasedGoesWhenItIsAskedForInAsManyTurnsAsItTakes) {
   GpuRank& one = rank(2, 4096);
   std::vector<BufferId> buffers;

@@ -120,16 +120,28 @@ class FakeGpu final : public Device {
   }
   Result<Memory> allocate_for(const std::shared_ptr<const void>& token,
                               std::uint64_t bytes) override {
-    Result<Memory> memory = allocate(bytes);
+    const auto kept = std::ranges::find_if(
+        abandoned_, [&](const Kept& one) { return token != nullptr && one.token.lock() == token; });
+    Result<Memory> memory = kept == abandoned_.end() ? allocate(bytes) : std::move(kept->memory);
     if (!memory) return memory;
+    if (kept != abandoned_.end()) abandoned_.erase(kept);
     memory->keep(token);
     if (!node_.clears_late) return memory;
-    abandoned_.push_back(std::move(*memory));
+    abandoned_.push_back({std::move(*memory), token});
     return error(ErrorCode::Unavailable, Reason::None, bytes, " bytes could not be cleared");
   }
   bool keeps_uncleared() const override { return !abandoned_.empty(); }
-  std::vector<Memory> take_abandoned(bool) override {
-    return node_.clears_late ? std::vector<Memory>{} : std::exchange(abandoned_, {});
+  // Where its room is needed at once, and else when it pleases the device, as it does at once, too.
+  std::vector<Memory> take_abandoned(bool is_needed) override {
+    if (is_needed && node_.late_looks != 0 && --node_.late_looks == 0) node_.clears_late = false;
+    std::vector<Memory> gone;
+    if (node_.clears_late) return gone;
+    std::erase_if(abandoned_, [&](Kept& one) {
+      if (one.token.use_count() > 1) return false;  // somebody waits for it
+      gone.push_back(std::move(one.memory));
+      return true;
+    });
+    return gone;
   }
   bool is_clearing() const override { return node_.is_clearing(); }
   Status import(const MemoryHandle& handle, int, Memory& memory) override {
@@ -150,9 +162,14 @@ class FakeGpu final : public Device {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "less was there than was said");
   }
 
+  struct Kept {
+    Memory memory;
+    std::weak_ptr<const void> token;  // the memory's
+  };
+
   FakeNode& node_;
   int ordinal_;
-  std::vector<Memory> abandoned_;
+  std::vector<Kept> abandoned_;
 };
 
 }  // namespace arcomm::test

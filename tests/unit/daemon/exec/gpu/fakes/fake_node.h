@@ -116,6 +116,7 @@ struct FakeNode {
   // Of an allocation: beside a kernel that fills the GPU its memory is cleared by a copy engine.
   std::atomic<int> allocation_ms{0};
   std::atomic<bool> clears_late{false};  // and keeps what it was to clear
+  std::atomic<int> late_looks{0};        // not any more from so many looks for room on: 0: for ever
   bool gates_expire = true;              // by the clock; else only those that are told to:
   std::atomic<int> gates_giving_up{0};   // so many, as their lives are over
   std::atomic<int> prepared{0};          // launches, not let go
