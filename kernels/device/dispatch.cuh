@@ -2,6 +2,8 @@
 // them.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include "kernels/device/element.cuh"
 
 namespace arcomm::device {
@@ -49,6 +51,29 @@ constexpr decltype(auto) with_kernel(DType dtype, ReduceOp op, Visit&& visit) {
       return with_op<Plain<std::uint64_t>>(op, visit);
   }
   __builtin_unreachable();
+}
+
+// visit.operator()<Format>(), of the types that codecs take (codec_serves() in proto/types.h).
+// cudaErrorNotSupported: it is none of them.
+template <typename Visit>
+cudaError_t with_coded_type(DType dtype, Visit&& visit) {
+  switch (dtype) {
+    case DType::Float16:
+      return visit.template operator()<Float16>();
+    case DType::BFloat16:
+      return visit.template operator()<BFloat16>();
+    case DType::Float32:
+      return visit.template operator()<Plain<float>>();
+    case DType::Float64:
+    case DType::Int8:
+    case DType::Uint8:
+    case DType::Int32:
+    case DType::Uint32:
+    case DType::Int64:
+    case DType::Uint64:
+      break;
+  }
+  return cudaErrorNotSupported;
 }
 
 // Sums of the types that inference uses: worth kernels for the numbers of ranks that are usual.

@@ -11,6 +11,7 @@
 #include "kernels/codec/divisor.cuh"
 #include "kernels/codec/packed_group.cuh"
 #include "kernels/codec/packet_elements.cuh"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/network/exchange_block.cuh"
 #include "kernels/network/packed_parts.cuh"
 #include "kernels/network/ring_steps.h"
@@ -233,16 +234,8 @@ cudaError_t launch_of_type(const NetworkLaunch& launch, void* stream) {
 }  // namespace
 
 cudaError_t launch_coded_exchange(const NetworkLaunch& launch, void* stream) {
-  switch (launch.call.dtype) {
-    case DType::Float16:
-      return launch_of_type<Float16>(launch, stream);
-    case DType::BFloat16:
-      return launch_of_type<BFloat16>(launch, stream);
-    case DType::Float32:
-      return launch_of_type<Plain<float>>(launch, stream);
-    default:
-      return cudaErrorNotSupported;
-  }
+  return with_coded_type(launch.call.dtype,
+                         [&]<typename Format>() { return launch_of_type<Format>(launch, stream); });
 }
 
 }  // namespace arcomm::device

@@ -1,4 +1,5 @@
 #include "kernels/codec/coded.cuh"
+#include "kernels/device/dispatch.cuh"
 #include "tests/gpu/kernels/coded_packets.h"
 
 namespace arcomm::gpu {
@@ -68,16 +69,8 @@ cudaError_t of_type(const CodedSum& sum, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t run(const CodedSum& sum, cudaStream_t stream) {
-  switch (sum.dtype) {
-    case DType::Float16:
-      return of_type<Float16>(sum, stream);
-    case DType::BFloat16:
-      return of_type<BFloat16>(sum, stream);
-    case DType::Float32:
-      return of_type<Plain<float>>(sum, stream);
-    default:
-      return cudaErrorNotSupported;
-  }
+  return with_coded_type(sum.dtype,
+                         [&]<typename Format>() { return of_type<Format>(sum, stream); });
 }
 
 }  // namespace arcomm::gpu
