@@ -261,7 +261,7 @@ class ResidentOperation {
         typename Codec::template LineResult<kOp> result;
 #pragma unroll
         for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
-          if (rank >= member_.ranks) continue;
+          if (rank > 0 && rank >= member_.ranks) continue;  // the first is always there
           uint2 part = own[u];
           if (rank > 0 && rank > member_.rank) part = seen[u][rank == 0 ? 0 : rank - 1].data();
           if (rank < kPeers && rank < member_.rank) part = seen[u][rank < kPeers ? rank : 0].data();
