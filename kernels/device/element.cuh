@@ -87,6 +87,9 @@ __device__ __forceinline__ C finish(C value, std::uint32_t ranks) {
       if (ranks == 2) return value * 0.5F;  // the same number, rounded the same way, without a call
       return __fdiv_rn(value, static_cast<float>(ranks));
     }
+    // As an int, which is divided without a call, and so without a stack.
+    if constexpr (std::is_integral_v<C> && sizeof(C) < sizeof(int))
+      return static_cast<C>(value / static_cast<int>(ranks));
     return static_cast<C>(value / static_cast<C>(ranks));
   }
   return value;
