@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/launch/launch_cuda.h"
@@ -14,12 +15,23 @@ struct LaunchShape {
   std::uint32_t blocks = 1, threads = 1, shared_bytes = 0;
 };
 
-// Loads a kernel into the current GPU: a kernel that is loaded by its first launch may wait for
-// what runs there.
+// Each thread of the current GPU has a stack of so many bytes at least. May wait for what this
+// process runs there.
+inline cudaError_t make_room_for_stacks(std::size_t bytes) {
+  std::size_t limit = 0;
+  const cudaError_t known = cudaDeviceGetLimit(&limit, cudaLimitStackSize);
+  if (known != cudaSuccess || bytes <= limit) return known;
+  return cudaDeviceSetLimit(cudaLimitStackSize, bytes);
+}
+
+// Loads a kernel into the current GPU, and makes room for its stack: a kernel that is loaded by its
+// first launch, or finds stacks too small, waits there for what runs.
 template <typename Kernel>
 cudaError_t load(Kernel* kernel) {
   cudaFuncAttributes attributes{};
-  return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
+  const cudaError_t loaded =
+      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
+  return loaded == cudaSuccess ? make_room_for_stacks(attributes.localSizeBytes) : loaded;
 }
 
 // Whether the code that the current GPU has of a kernel may be launched early

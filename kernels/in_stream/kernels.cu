@@ -31,8 +31,9 @@ Status InStreamKernels::load(Codec codec) {
     cudaKernel_t kernel = nullptr;
     done = cudaLibraryGetKernel(&kernel, library, name.c_str());
     const void* const handle = kernel;
-    // Asking for it loads it. Its first launch would load it otherwise, and that may be behind
-    // something that waits for this very thread.
+    // Its first launch would load it otherwise, and that may be behind something that waits for
+    // this very thread.
+    if (done == cudaSuccess) done = device::load(handle);
     bool early = false;
     if (done == cudaSuccess) done = device::ask_for_early_launch(handle, early);
     if (done != cudaSuccess) return cuda_error(done, ("loading " + name).c_str());

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/device/cuda_error.cuh"
+#include "kernels/device/launching.cuh"
 #include "kernels/network/exchange_block.cuh"
 #include "kernels/network/network_block.cuh"
 #include "kernels/network/ring_steps.h"
@@ -131,6 +132,26 @@ Status launch_network_exchange(const NetworkLaunch& launch, void* stream) {
                                                  stream);
                 });
   if (launched != cudaSuccess) return device::cuda_error(launched, "launching the exchange kernel");
+  return {};
+}
+
+Status load_network_kernels() {
+  cudaError_t loaded = device::load_coded_exchange();
+  device::for_each_kernel([&](DType dtype, ReduceOp op) {
+    for (const bool is_wide : {false, true}) {
+      if (loaded != cudaSuccess) return;
+      const NetworkCall call{.dtype = dtype, .op = op, .is_wide = is_wide};
+      loaded = device::with_network_kernel(call, [&]<typename Format, ReduceOp kOp, bool kWide>() {
+        return device::load(&device::exchange<Format, kOp, kWide>);
+      });
+    }
+  });
+  if (loaded == cudaErrorMemoryAllocation) {
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "a GPU has no memory for the stacks of kernels between nodes, some 100 MiB: end "
+                 "what fills it, or start the daemon before it");
+  }
+  if (loaded != cudaSuccess) return device::cuda_error(loaded, "loading the kernels between nodes");
   return {};
 }
 

@@ -91,5 +91,6 @@ cudaError_t launch_exchange(Kernel* kernel, const NetworkLaunch& launch, void* s
 
 // Of a call that has a codec and has been checked.
 cudaError_t launch_coded_exchange(const NetworkLaunch& launch, void* stream);
+cudaError_t load_coded_exchange();
 
 }  // namespace arcomm::device

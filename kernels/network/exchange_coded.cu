@@ -12,6 +12,7 @@
 #include "kernels/codec/packed_group.cuh"
 #include "kernels/codec/packet_elements.cuh"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launching.cuh"
 #include "kernels/network/exchange_block.cuh"
 #include "kernels/network/packed_parts.cuh"
 #include "kernels/network/ring_steps.h"
@@ -211,31 +212,52 @@ __global__ void __launch_bounds__(kNetworkThreads)
   end_block(launch, verdict);
 }
 
+using Kernel = void(NetworkLaunch);
+
+// Null: there is none.
 template <typename Format>
-cudaError_t launch_of_type(const NetworkLaunch& launch, void* stream) {
-  switch (unrotated(launch.call.codec)) {
+Kernel* kernel_of_type(Codec codec) {
+  switch (unrotated(codec)) {
     case Codec::Fp8:
-      return launch_exchange(&exchange_coded<Format, Codec::Fp8>, launch, stream);
+      return &exchange_coded<Format, Codec::Fp8>;
     case Codec::Q8:
-      return launch_exchange(&exchange_coded<Format, Codec::Q8>, launch, stream);
+      return &exchange_coded<Format, Codec::Q8>;
     case Codec::Q6:
-      return launch_exchange(&exchange_coded<Format, Codec::Q6>, launch, stream);
+      return &exchange_coded<Format, Codec::Q6>;
     case Codec::Q4:
-      return launch_exchange(&exchange_coded<Format, Codec::Q4>, launch, stream);
+      return &exchange_coded<Format, Codec::Q4>;
     case Codec::None:
     case Codec::Q8Rotated:
     case Codec::Q6Rotated:
     case Codec::Q4Rotated:  // none of these is what unrotated() gives; a new codec is named here
       break;
   }
-  return cudaErrorNotSupported;
+  return nullptr;
 }
 
 }  // namespace
 
 cudaError_t launch_coded_exchange(const NetworkLaunch& launch, void* stream) {
-  return with_coded_type(launch.call.dtype,
-                         [&]<typename Format>() { return launch_of_type<Format>(launch, stream); });
+  return with_coded_type(launch.call.dtype, [&]<typename Format>() {
+    Kernel* const kernel = kernel_of_type<Format>(launch.call.codec);
+    return kernel == nullptr ? cudaErrorNotSupported : launch_exchange(kernel, launch, stream);
+  });
+}
+
+cudaError_t load_coded_exchange() {
+  const auto load_codecs = []<typename Format>() {
+    cudaError_t loaded = cudaSuccess;
+    for (unsigned codec = 0; codec < kCodecs && loaded == cudaSuccess; ++codec) {
+      Kernel* const kernel = kernel_of_type<Format>(static_cast<Codec>(codec));
+      if (kernel != nullptr) loaded = load(kernel);
+    }
+    return loaded;
+  };
+  for (const DType dtype : {DType::Float16, DType::BFloat16, DType::Float32}) {
+    if (const cudaError_t loaded = with_coded_type(dtype, load_codecs); loaded != cudaSuccess)
+      return loaded;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace arcomm::device

@@ -40,6 +40,9 @@ struct NetworkLaunch {
 
 // `stream`: a cudaStream_t of the current GPU. InvalidArgument: what no kernel can run.
 Status launch_network_exchange(const NetworkLaunch& launch, void* stream);
+// Loads those of the exchange into the current GPU, and makes room for their stacks, as their
+// launch would wait for it. May itself wait for what this process runs there.
+Status load_network_kernels();
 Status launch_network_ring(const NetworkLaunch& launch, bool is_bidirectional, void* stream);
 
 }  // namespace arcomm

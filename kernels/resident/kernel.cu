@@ -1,6 +1,7 @@
 // The resident kernel's loop: look at the doorbells, push what is new, collect what has arrived,
 // leave when told. Blocks do not wait for each other: block b of one rank waits only for block b of
 // the others.
+#include "kernels/device/launching.cuh"
 #include "kernels/resident/operation.cuh"
 
 namespace arcomm::device {
@@ -271,8 +272,7 @@ cudaError_t launch_resident(ResidentTable* table, BlockWords* words, std::uint32
 }
 
 cudaError_t load_resident() {
-  cudaFuncAttributes attributes;
-  return cudaFuncGetAttributes(&attributes, resident);
+  return load(resident);
 }
 
 }  // namespace arcomm::device

@@ -42,6 +42,8 @@ class GpuNetworkConformance : public GpuHardwareConformance, public proxy::Proxy
     pinned_ = pin(launcher(0), kNodes * sizeof(Shared));
     ASSERT_FALSE(pinned_.empty());
     for (Rank node = 0; node < kNodes; ++node) {
+      const Status loaded = launcher(node).load_network();
+      ASSERT_TRUE(loaded) << loaded.error().to_string();
       ASSERT_NO_FATAL_FAILURE(open(node));
     }
   }

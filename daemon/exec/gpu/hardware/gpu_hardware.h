@@ -93,6 +93,9 @@ class GpuLauncher : public GpuQueues {
   // while nothing runs or waits on any of them.
   virtual Status try_atomic_128b_stores(std::span<const int> writers, void* memory,
                                         std::chrono::nanoseconds timeout) = 0;
+  // The kernels of launch_network(), which waits for nothing from then on. Quiesced: the driver may
+  // wait for what runs.
+  virtual Status load_network() { return {}; }
   // The host's memory, which kernels on any GPU reach from then on, by the address that it has
   // here, for as long as the process runs. Quiesced: the driver waits for what runs.
   virtual Status pin(std::span<std::byte>) { return {}; }

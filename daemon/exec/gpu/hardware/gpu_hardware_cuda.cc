@@ -13,6 +13,7 @@
 #include "kernels/launch/cuda_queue.h"
 #include "kernels/launch/gpu_properties.h"
 #include "kernels/launch/pinned_page.h"
+#include "kernels/launch/stack_limit.h"
 #include "transport/device/device.h"
 
 namespace arcomm {
@@ -96,6 +97,10 @@ class CudaLauncher final : public GpuLauncher {
   Status launch_network(std::uint32_t queue, const NetworkLaunch& launch) override {
     ARC_RETURN_IF_ERROR(of(queue).make_current());
     return launch_network_exchange(launch, of(queue).stream());
+  }
+  Status load_network() override {
+    ARC_RETURN_IF_ERROR(beside_.make_current());
+    return load_network_kernels();
   }
   Status pin(std::span<std::byte> memory) override {
     ARC_RETURN_IF_ERROR(beside_.make_current());
@@ -288,6 +293,8 @@ Result<GpuHardware> open_gpu(Device& device) {
     if (!ring) return std::move(ring).error();
     events.push_back(std::move(ring).value());
   }
+  // Before any is launched here: what is loaded below says what is needed.
+  ARC_RETURN_IF_ERROR(give_back_stacks());
   ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
   ARC_RETURN_IF_ERROR(load_gate_kernel());
   ARC_RETURN_IF_ERROR(load_trial_kernels());

@@ -48,7 +48,7 @@ class GpuQueues {
   // In order with what is launched there of the same parity. All of it is in this GPU's memory.
   virtual Status combine(std::uint32_t queue, std::uint32_t parity, const CombineCall& call) = 0;
   // A node's part of an operation between nodes, in order with what is launched there with parity
-  // 0.
+  // 0. After load_network().
   virtual Status launch_network(std::uint32_t, const NetworkLaunch&) {
     return error(ErrorCode::Unimplemented, Reason::Unsupported,
                  "these GPUs run no operations between nodes");

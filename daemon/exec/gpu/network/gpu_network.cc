@@ -46,8 +46,13 @@ Status GpuNetwork::pin() {
   if (is_pinned_) return {};
   ARC_RETURN_IF_ERROR(pool_.open());
   Status pinned;
-  const Status quiesced = groups_.quiescer.quiesced(
-      [&] { pinned = groups_.engines.front().launcher().pin(pool_.memory()); });
+  const Status quiesced = groups_.quiescer.quiesced([&] {
+    for (const auto& engine : groups_.engines) {
+      if (pinned) pinned = engine.launcher().load_network();
+    }
+    // Last, as it cannot be done again.
+    if (pinned) pinned = groups_.engines.front().launcher().pin(pool_.memory());
+  });
   ARC_RETURN_IF_ERROR(quiesced);
   is_pinned_ = pinned.ok();
   return pinned;

@@ -93,6 +93,7 @@ class FakeLauncher final : public GpuLauncher {
     return {};
   }
   Status launch_network(std::uint32_t queue, const NetworkLaunch& launch) override {
+    EXPECT_TRUE(network_is_loaded_) << "the driver would wait for what runs";
     EXPECT_TRUE(node_.is_at_home(launch.call.ports, ordinal_));
     NetworkLaunch found = launch;
     for (std::uint32_t seat = 0; seat < kMaxGpuRanks; ++seat) {
@@ -107,6 +108,11 @@ class FakeLauncher final : public GpuLauncher {
     if (found.call.has_seats()) found.call.result = found.call.seats.recv[0];
     ++node_.network_launches;
     network_.launch(queue, found, node_.network_running, node_.network_held);
+    return {};
+  }
+  Status load_network() override {
+    EXPECT_EQ(node_.running_grids, 0) << "the driver may wait for what runs";
+    network_is_loaded_ = true;
     return {};
   }
   Status pin(std::span<std::byte> memory) override {
@@ -287,6 +293,7 @@ class FakeLauncher final : public GpuLauncher {
   std::vector<RankCompletion> words_;
   std::map<std::uint32_t, std::deque<std::uintptr_t>> events_;  // that serve, by queue
   FakeNetwork network_;
+  bool network_is_loaded_ = false;
   FlagEchoWords flag_words_;
 };
 
