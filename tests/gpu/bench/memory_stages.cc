@@ -1,6 +1,7 @@
 // What the daemon takes of each GPU, step by step, in MiB as nvidia-smi counts them: its context,
-// its streams and kernels, and what a communicator adds before and after its first plan with slots.
-//   memory_stages [GPUs] [bytes of stack for each thread: the driver's where it is 0 or missing]
+// its streams and kernels, what a communicator adds before and after its first plan with slots, and
+// what those between nodes take.
+//   memory_stages [GPUs]
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -43,19 +44,16 @@ T need(Result<T> made) {
   std::exit(1);
 }
 
-void limit(cudaLimit which, const char* name, std::size_t bytes) {
-  std::size_t before = 0, after = 0;
-  cudaDeviceGetLimit(&before, which);
-  if (bytes != 0 && cudaDeviceSetLimit(which, bytes) != cudaSuccess) cudaGetLastError();
-  cudaDeviceGetLimit(&after, which);
-  std::printf("  %s: %zu, now %zu\n", name, before, after);
+void print_stacks() {
+  std::size_t bytes = 0;
+  if (cudaDeviceGetLimit(&bytes, cudaLimitStackSize) != cudaSuccess) std::exit(1);
+  std::printf("  a thread's stack: %zu bytes\n", bytes);
 }
 
 }  // namespace
 
 int main(int arguments, char** words) {
   const int gpus = arguments > 1 ? std::atoi(words[1]) : 1;
-  const std::size_t stack = arguments > 2 ? std::strtoull(words[2], nullptr, 10) : 0;
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   stage("nothing");
@@ -65,13 +63,7 @@ int main(int arguments, char** words) {
     peers.push_back(gpu);
   }
   stage("contexts");
-  for (int gpu = 0; gpu < gpus; ++gpu) {
-    cudaSetDevice(gpu);
-    limit(cudaLimitStackSize, "stack", stack);
-    limit(cudaLimitPrintfFifoSize, "printf", stack == 0 ? 0 : 1 << 16);
-    limit(cudaLimitMallocHeapSize, "heap", stack == 0 ? 0 : 1 << 16);
-  }
-  stage("limits");
+  print_stacks();
   std::vector<std::unique_ptr<CudaDevice>> devices;
   for (const int gpu : peers)
     devices.push_back(need(CudaDevice::create({.ordinal = gpu, .peers = peers})));
@@ -79,6 +71,7 @@ int main(int arguments, char** words) {
   std::vector<GpuHardware> hardware;
   for (const auto& device : devices) hardware.push_back(need(open_gpu(*device)));
   stage("streams and kernels");
+  print_stacks();
   const auto ranks = static_cast<std::uint32_t>(std::max(2, gpus));
   std::vector<Memory> scratch;
   for (const auto& device : devices)
@@ -94,5 +87,13 @@ int main(int arguments, char** words) {
   stage("its slots");
   scratch.clear();
   stage("without it");
+  for (const GpuHardware& one : hardware) {
+    if (const Status loaded = one.launcher->load_network(); !loaded) {
+      std::fprintf(stderr, "%s\n", loaded.error().to_string().c_str());
+      return 1;
+    }
+  }
+  stage("stacks of kernels between nodes");
+  print_stacks();
   return 0;
 }

@@ -28,17 +28,15 @@ held() {
 slots_here() { tail -n "+$((logged + 1))" "$out/arcommd.log" | grep 'has slots'; }
 
 stages() {
-  LD_LIBRARY_PATH=$programs/lib timeout -k 2 40 "$programs/memory_stages" "$ranks" "$@" || fail "memory_stages $*: status $?"
+  LD_LIBRARY_PATH=$programs/lib timeout -k 2 40 "$programs/memory_stages" "$ranks" || fail "memory_stages: status $?"
 }
 
 echo "MiB in use of each GPU: $(used_mb)"
 echo "-- without MPS"
 stages
-stages 256
 start_mps
 echo "-- with MPS"
 stages
-stages 256
 echo "with MPS alone: $(used_mb)"
 logged=$(cat "$out/arcommd.log" 2>/dev/null | wc -l)
 start_daemon || exit 1
