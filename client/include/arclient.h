@@ -305,11 +305,12 @@ ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arc
  * are not told.
  *
  * With an error class in the place of a codec the operation gets the fastest codec that honours it,
- * and none where no codec is known to be faster than none: on hosts, one or several, and for now
- * between GPUs of several nodes, between more than two GPUs, and between two below 4 MB. What is
- * not served gets none, too. The daemon decides, once, when the communicator is formed, for all
- * ranks alike; arcCommGetCodec, arctl comms and arctl tune --explain say what comes of it. There
- * are two classes, on top of what arcAllReduce itself rounds. */
+ * and none where no codec is known to be faster than none: on one host, between hosts whose network
+ * is fast or was not measured (arctl tune --network), between more than two GPUs of a node, between
+ * two below 4 MB, and between nodes below 64 KB. What is not served gets none, too. The daemon
+ * decides, once, when the communicator is formed, for all ranks alike; arcCommGetCodec, arctl comms
+ * and arctl tune --explain say what comes of it. There are two classes, on top of what arcAllReduce
+ * itself rounds. */
 /* clang-format off */
 /*   least_snr_db         10 log10 of (the sum of squares of the exact result / that of what the
  *                        codec is off by), of Gaussian data: what is published of each codec, no

@@ -17,6 +17,7 @@
 #include "daemon/comm/unique_id.h"
 #include "daemon/comm/world.h"
 #include "daemon/plan/failure.h"
+#include "daemon/plan/network_policy.h"
 #include "proto/coding.h"
 #include "proto/types.h"
 
@@ -70,6 +71,7 @@ struct Communicator {
 
   std::uint64_t serial = 0;  // of this table: never given twice
   Coding default_coding;     // for people: the clients apply it
+  NetworkPolicy policy;      // likewise; where it spans nodes
   const UniqueIdBytes unique_id;
   const std::uint64_t epoch;
   const World world;

@@ -31,7 +31,10 @@ void NodeControl::use_peers(PeerMessenger& peers, LinkMaker& links) {
       .name_of_worker =
           [this](std::size_t worker) { return state_.devices.workers()[worker].device; },
       .policy =
-          [this] { return NetworkPolicy::from(*state_.settings, state_.network->step_bytes()); }});
+          [this] {
+            return NetworkPolicy::from(*state_.settings, state_.network->step_bytes(),
+                                       state_.network->bytes_per_second());
+          }});
 }
 
 void NodeControl::use_network_tuning(std::shared_ptr<const NetworkTuning> tuning) {

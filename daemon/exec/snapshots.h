@@ -10,6 +10,7 @@
 
 #include "daemon/comm/unique_id.h"
 #include "daemon/exec/specs.h"
+#include "daemon/plan/network_policy.h"
 #include "proto/gpu/launch_table.h"
 #include "proto/status.h"
 #include "proto/types.h"
@@ -46,7 +47,8 @@ struct CommunicatorSnapshot {
   std::string why_no_slots = {};   // likewise, for the algorithms that need some
   std::string why_no_codecs = {};  // likewise, where its ranks are on several nodes
   Coding default_coding = {};
-  bool spans_nodes = false;
+  std::uint32_t nodes = 1;
+  NetworkPolicy policy = {};  // where it spans several
 };
 // To a peer, of all its streams together since it was opened.
 struct LinkSnapshot {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <string_view>
 
 #include "daemon/plan/codec_words.h"
 #include "daemon/plan/explain.h"
@@ -20,7 +19,6 @@ namespace {
 
 constexpr std::int32_t kExplainRanks = 2;  // when the question does not say
 constexpr std::uint32_t kMostExplainedNodes = 4096;
-constexpr const char* kNotAllowedHere = "this node does not allow codecs: its gpu.codecs is off";
 constexpr const char* kWhereAllAllow =
     "; where gpu.codecs is on at every node of the communicator (arctl comms)";
 
@@ -34,8 +32,15 @@ v1::ExplainReply reply_of(const Explanation& why) {
   return reply;
 }
 
+Coding coding_of(const v1::ExplainRequest& request) {
+  return {.codec = static_cast<Codec>(request.codec()),
+          .error_class = {request.least_snr_db(), request.most_relative_error()}};
+}
+
 // As the first communicator gets it, of GPUs those that can do everything.
-LaunchTable table_of(CodecPlace place, std::uint32_t ranks, const Settings& settings) {
+LaunchTable table_of(CodecPlace place, const RanksOnNodes& where, const Settings& settings,
+                     const NetworkPolicy& policy) {
+  const std::uint32_t ranks = where.ranks;
   switch (place) {
     case CodecPlace::Gpus:
       return make_launch_table({.ranks = ranks,
@@ -43,35 +48,32 @@ LaunchTable table_of(CodecPlace place, std::uint32_t ranks, const Settings& sett
                                 .in_stream_blocks = settings.gpu.in_stream ? kMaxInStreamBlocks : 0,
                                 .codecs = settings.gpu.codecs});
     case CodecPlace::GpusOfSeveralNodes:
-      return make_launch_table_between_nodes(ranks, GpuExchange::kAlgorithm, settings.gpu.codecs);
-    case CodecPlace::OneHost:
+      return make_launch_table_between_nodes(where, GpuExchange::kAlgorithm, policy);
     case CodecPlace::SeveralHosts:
+      return make_launch_table_between_hosts(where, policy);
+    case CodecPlace::OneHost:
       break;
   }
   return make_launch_table_on_host(ranks);
 }
 
 // What comes of the codec or the error class that the question names.
-Status add_codec(const v1::ExplainRequest& request, bool on_gpus, std::uint32_t ranks,
-                 const Settings& settings, v1::ExplainReply& reply) {
-  const Coding coding{.codec = static_cast<Codec>(request.codec()),
-                      .error_class = {request.least_snr_db(), request.most_relative_error()}};
+Status add_codec(const v1::ExplainRequest& request, const RanksOnNodes& where,
+                 const Settings& settings, const NetworkPolicy& policy, v1::ExplainReply& reply) {
+  const Coding coding = coding_of(request);
   const char* fault = request.codec() > 0xff ? "the codec is out of range" : find_fault(coding);
   if (fault != nullptr) return error(ErrorCode::InvalidArgument, Reason::BadValue, fault);
   reply.set_codec(std::string(text_of(Codec::None)));
   if (!coding.any()) return {};
-  const bool spans_nodes = request.nodes() > 1;
-  const CodecPlace place = on_gpus
+  const bool spans_nodes = where.nodes > 1;
+  const CodecPlace place = where.on_gpus
                                ? (spans_nodes ? CodecPlace::GpusOfSeveralNodes : CodecPlace::Gpus)
                            : spans_nodes ? CodecPlace::SeveralHosts
                                          : CodecPlace::OneHost;
   const LaunchKey key{.bytes = request.bytes(), .dtype = static_cast<DType>(request.dtype())};
   Codec codec = Codec::None;
-  // What other nodes allow is known once a communicator is formed.
-  const std::string_view why_none =
-      place == CodecPlace::GpusOfSeveralNodes && !settings.gpu.codecs ? kNotAllowedHere : "";
-  reply.set_codec_why(
-      codec_words(coding, place, table_of(place, ranks, settings), key, codec, why_none));
+  reply.set_codec_why(codec_words(coding, place, table_of(place, where, settings, policy), key,
+                                  codec, spans_nodes ? why_no_codec_pays(where, policy) : ""));
   if (place == CodecPlace::GpusOfSeveralNodes && codec != Codec::None)
     reply.set_codec_why(reply.codec_why() + kWhereAllAllow);
   reply.set_codec(std::string(text_of(codec)));
@@ -81,10 +83,15 @@ Status add_codec(const v1::ExplainRequest& request, bool on_gpus, std::uint32_t 
 }
 
 // That sums of the type would have; none where it is refused, which add_codec() says.
-Codec codec_of(const v1::ExplainRequest& request, DType dtype) {
-  if (request.codec() >= kCodecs) return Codec::None;
-  const auto codec = static_cast<Codec>(request.codec());
-  return codec_serves(codec, ReduceOp::Sum, dtype) ? codec : Codec::None;
+Codec codec_of(const v1::ExplainRequest& request, DType dtype, const RanksOnNodes& where,
+               const NetworkPolicy& policy) {
+  if (where.on_gpus && !policy.gpu_codecs) return Codec::None;
+  const Coding coding = coding_of(request);
+  if (request.codec() >= kCodecs || find_fault(coding) != nullptr) return Codec::None;
+  if (coding.error_class.any())
+    return make_launch_table_between_hosts(where, policy)
+        .codec_for(coding.error_class, {.bytes = request.bytes(), .dtype = dtype});
+  return codec_serves(coding.codec, ReduceOp::Sum, dtype) ? coding.codec : Codec::None;
 }
 
 Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request, bool on_gpus,
@@ -101,18 +108,21 @@ Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request
                  ", a rank on each at least, dtypes below ", kDTypes);
   }
   const auto dtype = static_cast<DType>(request.dtype());
-  const NetworkQuestion question{
-      .count = request.bytes() / size_of(dtype),
-      .dtype = dtype,
-      .nodes = nodes,
-      .one_seat_each = ranks == nodes,
-      .codec = on_gpus && !settings.gpu.codecs ? Codec::None : codec_of(request, dtype)};
-  const NetworkPolicy policy = NetworkPolicy::from(settings, measured.step_bytes());
+  const RanksOnNodes where{
+      .ranks = static_cast<std::uint32_t>(ranks), .nodes = nodes, .on_gpus = on_gpus};
+  // What other nodes allow is known once a communicator is formed.
+  NetworkPolicy policy =
+      NetworkPolicy::from(settings, measured.step_bytes(), measured.bytes_per_second());
+  if (!policy.gpu_codecs) policy.no_gpu_codecs_on = network_setup_of(settings).node;
+  const NetworkQuestion question{.count = request.bytes() / size_of(dtype),
+                                 .dtype = dtype,
+                                 .nodes = nodes,
+                                 .one_seat_each = where.one_seat_each(),
+                                 .codec = codec_of(request, dtype, where, policy)};
   v1::ExplainReply reply = reply_of(on_gpus ? explain_network_of_gpus(question, policy, measured)
                                             : explain_network(question, policy, measured));
   reply.set_table(shown(measured.source));
-  ARC_RETURN_IF_ERROR(
-      add_codec(request, on_gpus, static_cast<std::uint32_t>(ranks), settings, reply));
+  ARC_RETURN_IF_ERROR(add_codec(request, where, settings, policy, reply));
   return reply;
 }
 
@@ -147,8 +157,9 @@ Result<v1::ExplainReply> explain_all_reduce(const v1::ExplainRequest& request, b
   }
   v1::ExplainReply reply = reply_of(why);
   reply.set_table(shown(on_gpus ? table->gpu.source : table->source));
-  ARC_RETURN_IF_ERROR(
-      add_codec(request, on_gpus, static_cast<std::uint32_t>(ranks), *settings, reply));
+  const RanksOnNodes where{
+      .ranks = static_cast<std::uint32_t>(ranks), .nodes = 1, .on_gpus = on_gpus};
+  ARC_RETURN_IF_ERROR(add_codec(request, where, *settings, {}, reply));
   return reply;
 }
 

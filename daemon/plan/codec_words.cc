@@ -15,7 +15,7 @@ const char* why_none_pays(CodecPlace place) {
       return "none is known to be faster there";
     case CodecPlace::SeveralHosts:
     case CodecPlace::GpusOfSeveralNodes:
-      return "whether one pays is the network's to say, so that it is to be named";
+      return "none is known to be faster there, so that it is to be named";
   }
   return "";
 }
@@ -73,7 +73,10 @@ std::string words_of_name(Codec codec, CodecPlace place, const LaunchTable& tabl
 }
 
 std::string size_words(const CodingRow& row) {
-  return row.least_bytes == 0 ? "" : fmt::format(" from {} bytes on", row.least_bytes);
+  const bool has_halves = (row.dtypes & bit_of(DType::BFloat16)) != 0,
+             has_floats = (row.dtypes & bit_of(DType::Float32)) != 0;
+  const char* types = has_halves && has_floats ? "" : has_floats ? " of float32" : " of 16 bits";
+  return row.least_bytes == 0 ? "" : fmt::format(" from {} bytes{} on", row.least_bytes, types);
 }
 
 }  // namespace

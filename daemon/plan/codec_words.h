@@ -20,7 +20,7 @@ std::string why_no_codecs(const NetworkPolicy& policy);
 
 // What operations of every size get that ask for `coding`; "" where they ask for nothing.
 // "none at any size: nothing travels between ranks of one host, ..."
-// why_none: why_no_codecs() of their communicator; only GpusOfSeveralNodes looks at it.
+// why_none: of ranks on several nodes, why_no_codec_pays() (network/coding_between_nodes.h).
 std::string codec_words(const Coding& coding, CodecPlace place, const LaunchTable& table,
                         std::string_view why_none = {});
 // The same of one operation; its key's own codec is not looked at. codec: what it gets.

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/plan/network/coding_between_nodes.h"
 #include "daemon/plan/network/network_choice.h"
 #include "daemon/plan/tuning/in_call_tuning.h"
 #include "kernels/cuda_algorithms.h"
@@ -37,14 +38,15 @@ struct LaunchFacts {
 };
 
 LaunchTable make_launch_table(const LaunchFacts& facts);
-// Of ranks on several nodes. No client's kernel and no grid gets at all of them: the daemon
-// launches everything, what has a codec (`codecs`: gpu.codecs) in a row of its own.
-LaunchTable make_launch_table_between_nodes(std::uint32_t ranks, NetworkAlgorithm algorithm,
-                                            bool codecs = true);
+// Of ranks on GPUs of several nodes. No client's kernel and no grid gets at all of them: the daemon
+// launches everything, what has a codec in a row of its own, where the policy allows it.
+LaunchTable make_launch_table_between_nodes(const RanksOnNodes& where, NetworkAlgorithm algorithm,
+                                            const NetworkPolicy& policy = {});
+// Of ranks on several hosts: it says only which codecs pay.
+LaunchTable make_launch_table_between_hosts(const RanksOnNodes& where, const NetworkPolicy& policy);
 
-// Of ranks on the host, whose calls meet (proto/host/in_call.h) within these bounds.
-// No codec pays: between ranks of one host nothing travels, so that coding is work and saves none,
-// and between several the network would have to be known.
+// Of ranks on one host, whose calls meet (proto/host/in_call.h) within these bounds.
+// No codec pays: between them nothing travels, so that coding is work and saves none.
 LaunchTable make_launch_table_on_host(std::uint32_t ranks, const InCallBounds& in_call = {});
 
 // What takes which sizes of a type without a codec, from the smallest on: for people.

@@ -16,6 +16,10 @@ inline constexpr std::uint64_t kUsualStepBytes = std::uint64_t{64} << 10;
 inline constexpr std::uint64_t kLeastStepBytes = std::uint64_t{1} << 10;
 inline constexpr std::uint64_t kMostStepBytes = std::uint64_t{64} << 20;
 
+// The version of the rules by which error classes get codecs between nodes
+// (network/coding_between_nodes.h): daemons whose rules differ might choose different ones.
+inline constexpr std::uint32_t kCodingRules = 1;
+
 struct NetworkPolicy {
   NetOrder order = NetOrder::OfRanks;
   NetPartials partials = NetPartials::Wide;
@@ -27,15 +31,22 @@ struct NetworkPolicy {
   bool gpu_codecs = true;
   std::string no_gpu_codecs_on = {};  // where not: the first node that keeps it so; "": not known
 
-  // Of gpu_codecs as this daemon alone has it.
-  static NetworkPolicy from(const Settings& settings, std::uint64_t step_bytes = kUsualStepBytes) {
+  // By which rules error classes get codecs on all of its nodes; others than ours, as 0: they get
+  // none.
+  std::uint32_t coding_rules = kCodingRules;
+  std::uint64_t link_bytes_per_second = 0;  // each way, as it was measured; 0: it was not
+
+  // Of gpu_codecs and coding_rules as this daemon alone has them.
+  static NetworkPolicy from(const Settings& settings, std::uint64_t step_bytes = kUsualStepBytes,
+                            std::uint64_t link_bytes_per_second = 0) {
     return {.order = settings.net.order,
             .partials = settings.net.partials,
             .algorithm = settings.net.algorithm,
             .ring = settings.ring,
             .step_bytes = step_bytes,
             .gpu_lanes = settings.net.gpu_lanes,
-            .gpu_codecs = settings.gpu.codecs};
+            .gpu_codecs = settings.gpu.codecs,
+            .link_bytes_per_second = link_bytes_per_second};
   }
   friend bool operator==(const NetworkPolicy&, const NetworkPolicy&) = default;
 };

@@ -201,7 +201,9 @@ Status CommunicatorJoins::hand_over_in_call(SessionEntry& session, HeldMember& m
                                             v1::CreateCommunicatorReply& reply) {
   const auto ranks = static_cast<std::uint32_t>(joined.rank_devices.size());
   if (!joined.is_here) {
-    reply.set_launch_table(make_launch_table_on_host(ranks).encode());
+    reply.set_launch_table(
+        make_launch_table_between_hosts({.ranks = ranks, .nodes = joined.nodes}, joined.policy)
+            .encode());
     return {};
   }
   member.in_call = state_.in_call.of(

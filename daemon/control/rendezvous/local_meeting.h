@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "daemon/exec/worker/device_worker.h"
+#include "daemon/plan/network_policy.h"
 #include "proto/coding.h"
 #include "proto/gpu/launch_table.h"
 #include "proto/status.h"
@@ -28,7 +29,9 @@ struct LocalMeeting {
     std::vector<std::string> rank_devices;
     std::uint64_t segment_limit_bytes = 0;  // one for all ranks: the last caller's
     bool is_here = false;                   // with all its ranks
-    bool same_tables = false;               // all their libraries read this daemon's launch tables
+    std::uint32_t nodes = 1;                // of several: where else, and how they work together
+    NetworkPolicy policy = {};
+    bool same_tables = false;  // all their libraries read this daemon's launch tables
   };
   using Answer = std::function<void(Result<Joined>)>;
   struct Call {

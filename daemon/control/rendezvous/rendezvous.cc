@@ -124,6 +124,8 @@ void Rendezvous::make_ready(Meetings::iterator at) {
                                .rank_devices = part.rank_devices,
                                .segment_limit_bytes = part.segment_limit_bytes,
                                .is_here = part.spec.nodes.empty(),
+                               .nodes = static_cast<std::uint32_t>(part.spec.nodes.size()),
+                               .policy = part.spec.policy,
                                .same_tables = same_tables});
   }
 }

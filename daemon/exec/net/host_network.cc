@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "daemon/exec/clock.h"
+#include "daemon/plan/network/coding_between_nodes.h"
 #include "daemon/plan/recorded_algorithm.h"
 
 namespace arcomm {
@@ -75,8 +76,15 @@ Status HostNetwork::form(Communicator& communicator, const CommunicatorSpec& spe
   tend_leaving();
   const World& world = communicator.world;
   const bool one_seat_each = world.size() == world.nodes();
-  const bool has_rooms = !one_seat_each || may_be_ring(spec.policy, world.nodes()) ||
-                         spec.default_coding.codec != Codec::None;
+  const bool may_have_codec =
+      spec.default_coding.codec != Codec::None ||
+      (spec.default_coding.error_class.any() &&
+       !coding_rows_between_nodes(
+            {.ranks = static_cast<std::uint32_t>(world.size()), .nodes = world.nodes()},
+            spec.policy)
+            .empty());
+  const bool has_rooms =
+      !one_seat_each || may_be_ring(spec.policy, world.nodes()) || may_have_codec;
   auto group = NodeGroup::create(spec, has_rooms, pool_, links_);
   if (!group) return std::move(group).error();
   members_[&communicator] = std::make_unique<Member>(*std::move(group), one_seat_each);

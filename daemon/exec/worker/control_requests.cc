@@ -147,6 +147,7 @@ Result<std::optional<std::vector<MemberId>>> ControlRequests::form_communicator(
       spec.unique_id, spec.epoch, std::move(world), std::move(seats).value());
   Communicator& communicator = *state_.communicators.find(members[0])->communicator;
   communicator.default_coding = spec.default_coding;
+  communicator.policy = spec.policy;
   communicator.extension = std::move(made);
   state_.backend->adopt(communicator);
   if (communicator.spans_nodes()) {

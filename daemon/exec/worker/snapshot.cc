@@ -71,7 +71,8 @@ CommunicatorSnapshot snapshot_of(const Communicator& communicator, std::uint64_t
   shot.unique_id = communicator.unique_id;
   shot.epoch = communicator.epoch;
   shot.default_coding = communicator.default_coding;
-  shot.spans_nodes = communicator.spans_nodes();
+  shot.nodes = communicator.world.nodes();
+  shot.policy = communicator.policy;
   const Failure* why = !communicator.ready()      ? &communicator.revoked
                        : !communicator.ended.ok() ? &communicator.ended
                                                   : nullptr;

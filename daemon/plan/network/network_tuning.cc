@@ -135,6 +135,11 @@ std::uint64_t NetworkTuning::step_bytes() const {
   return link == nullptr ? kUsualStepBytes : link->step_bytes();
 }
 
+std::uint64_t NetworkTuning::bytes_per_second() const {
+  const LinkFigures* const link = slowest();
+  return link == nullptr ? 0 : link->bytes_per_second;
+}
+
 void NetworkTuning::put(LinkFigures figures) {
   const auto at = std::lower_bound(
       links.begin(), links.end(), figures.address,

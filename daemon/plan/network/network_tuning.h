@@ -38,6 +38,8 @@ struct NetworkTuning {
   // For the policy of communicators that meet here: of the slowest link, within its bounds; the
   // usual one where nothing was measured.
   std::uint64_t step_bytes() const;
+  // Likewise; 0 where nothing was measured.
+  std::uint64_t bytes_per_second() const;
   void put(LinkFigures figures);  // in the place of what was known of that peer
 
   friend bool operator==(const NetworkTuning& a, const NetworkTuning& b) {

@@ -1,7 +1,10 @@
 // What daemons measure of the ways between them, and what they do by it.
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <utility>
 
+#include "tests/integration/golden_result.h"
 #include "tests/integration/nodes/cluster_test.h"
 
 namespace arcomm::support {
@@ -54,6 +57,65 @@ TEST_F(NodesTune, MeasuredLinksAreKeptNamedAndRefusedWhereTheyDoNotHold) {
   const std::string status = arctl_json(node(0), {"status"}).dump();
   EXPECT_TRUE(holds(status, "peer \\\"10.9.9.9:7400\\\" is not in net.peers")) << status;
   EXPECT_TRUE(holds(status, ".network.toml:")) << status;
+}
+
+// By what was measured where the communicator meets, on all its nodes: with the link said to be a
+// slow one an operation of an error class travels encoded, and a short one does not.
+TEST_F(NodesTune, AnErrorClassGetsACodecWhereTheMeasuredLinkIsSlowOnAllNodesAlike) {
+  start(2);
+  constexpr std::size_t kCount = 100'000;
+  const std::string line = "allreduce c0 " + std::to_string(kCount) + " float32 sum snr=20";
+  const auto codecs = [this] {
+    std::string seen;
+    for (std::size_t i = 0; i < nodes(); ++i) {
+      const nlohmann::json record = arctl_json(node(i), {"trace", "--last", "1"})["records"][0];
+      EXPECT_EQ(record["of_error_class"], true) << record;
+      seen += record["codec"].get<std::string>() + " ";
+    }
+    return seen;
+  };
+  {
+    const Clients clients = start_ranks_on({0, 1});
+    expect_all_ok(clients, line);
+    EXPECT_EQ(codecs(), "none none ") << "nothing was measured";
+    expect_all_ok(clients, "finalize");
+  }
+  const nlohmann::json tuned = arctl_json(node(0), {"tune", "--network"});
+  const std::string file = tuned.at("saved_as");
+  node(0).stop();
+  std::string text = read_text(file);
+  for (const auto& [key, value] :
+       {std::pair{"latency_us = ", "30.0"}, {"bytes_per_second = ", "117000000"}}) {
+    const std::size_t at = text.find(key) + std::string_view(key).size();
+    ASSERT_NE(text.find(key), std::string::npos) << text;
+    text.replace(at, text.find('\n', at) - at, value);
+  }
+  write_text(file, text);
+  start_node(0);
+  expect_acquainted();
+
+  const Clients clients = start_ranks_on({0, 1});
+  const std::string golden = golden_result("float32", "sum", kCount, 2, Codec::Q4);
+  for (const Reply& reply : ask_all(clients, line)) {
+    EXPECT_TRUE(reply.ok()) << reply.to_string();
+    EXPECT_EQ(reply.value, golden);
+  }
+  EXPECT_EQ(codecs(), "q4 q4 ");
+  expect_all_ok(clients, "allreduce c0 1000 float32 sum snr=20");
+  EXPECT_EQ(codecs(), "none none ");
+
+  const std::string id = clients[0]->expect_ok("id");
+  for (std::size_t rank = 0; rank < clients.size(); ++rank)
+    clients[rank]->tell("comm c1 2 " + id + " " + std::to_string(rank) + " snr=20");
+  for (const auto& client : clients) {
+    const Reply reply = client->hear();
+    EXPECT_TRUE(reply.ok()) << reply.to_string();
+  }
+  for (std::size_t i = 0; i < nodes(); ++i)
+    EXPECT_TRUE(holds(arctl(node(i), {"comms"}).output,
+                      "default codec: at least 20 dB: q4 from 65536 bytes on"))
+        << arctl(node(i), {"comms"}).output;
+  expect_all_ok(clients, "finalize");
 }
 
 TEST_F(NodesTune, WhoCannotBeMeasuredIsNamedAndTheOthersAreMeasured) {

@@ -73,15 +73,22 @@ void fill_status(const CommunicatorSnapshot& communicator, v1::CommunicatorStatu
   wire.set_why_no_codecs(communicator.why_no_codecs);
   wire.set_default_codec(to_string(communicator.default_coding));
   const bool on_gpus = communicator.launches.has_value();
-  const CodecPlace place = communicator.spans_nodes ? (on_gpus ? CodecPlace::GpusOfSeveralNodes
-                                                               : CodecPlace::SeveralHosts)
-                           : on_gpus                ? CodecPlace::Gpus
-                                                    : CodecPlace::OneHost;
-  wire.set_default_codec_becomes(codec_words(
-      communicator.default_coding, place,
-      communicator.launches.value_or(
-          make_launch_table_on_host(static_cast<std::uint32_t>(communicator.ranks.size()))),
-      communicator.why_no_codecs));
+  const bool spans_nodes = communicator.nodes > 1;
+  const CodecPlace place =
+      spans_nodes ? (on_gpus ? CodecPlace::GpusOfSeveralNodes : CodecPlace::SeveralHosts)
+      : on_gpus   ? CodecPlace::Gpus
+                  : CodecPlace::OneHost;
+  const RanksOnNodes where{.ranks = static_cast<std::uint32_t>(communicator.ranks.size()),
+                           .nodes = communicator.nodes,
+                           .on_gpus = on_gpus};
+  if (communicator.default_coding.any()) {
+    const LaunchTable on_hosts = spans_nodes
+                                     ? make_launch_table_between_hosts(where, communicator.policy)
+                                     : make_launch_table_on_host(where.ranks);
+    wire.set_default_codec_becomes(
+        codec_words(communicator.default_coding, place, communicator.launches.value_or(on_hosts),
+                    spans_nodes ? why_no_codec_pays(where, communicator.policy) : ""));
+  }
   for (const RankSnapshot& rank : communicator.ranks) {
     v1::RankStatus& member = *wire.add_members();
     member.set_rank(rank.rank);

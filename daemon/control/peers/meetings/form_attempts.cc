@@ -31,6 +31,7 @@ void FormAttempts::begin(const Plan& plan) {
   NetworkPolicy policy = parts_.policy();
   policy.gpu_codecs = plan.no_gpu_codecs_on.empty();
   policy.no_gpu_codecs_on = plan.no_gpu_codecs_on;
+  policy.coding_rules = plan.coding_rules;
   *request.mutable_policy() = write(policy);
   for (const auto& [rank, device] : plan.devices) request.add_rank_devices(device);
   Attempt attempt{.unique_id = plan.unique_id,

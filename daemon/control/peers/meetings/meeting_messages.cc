@@ -86,6 +86,7 @@ Result<Announcement> read(const v1::AnnounceRequest& request, MeetingClock::time
                          .error_class = {request.default_least_snr_db(),
                                          request.default_most_relative_error()}},
       .gpu_codecs = request.gpu_codecs(),
+      .coding_rules = request.coding_rules(),
       .callers = {},
       .failure = read_error(request.code(), request.reason(), request.culprit(), request.why())};
   if (request.default_codec() > 0xff || find_fault(read.default_coding) != nullptr)
@@ -182,6 +183,8 @@ v1::NetworkPolicy write(const NetworkPolicy& policy) {
   wire.set_gpu_lanes(policy.gpu_lanes);
   wire.set_gpu_codecs(policy.gpu_codecs);
   wire.set_no_gpu_codecs_on(policy.no_gpu_codecs_on);
+  wire.set_coding_rules(policy.coding_rules);
+  wire.set_link_bytes_per_second(policy.link_bytes_per_second);
   return wire;
 }
 
@@ -221,6 +224,8 @@ Result<NetworkPolicy> read(const v1::NetworkPolicy& wire) {
   policy.gpu_codecs = wire.gpu_codecs();
   if (!policy.gpu_codecs)
     policy.no_gpu_codecs_on = safe_text(wire.no_gpu_codecs_on(), kPeerAddressBytes + kNameBytes);
+  policy.coding_rules = wire.coding_rules();
+  policy.link_bytes_per_second = wire.link_bytes_per_second();
   return policy;
 }
 

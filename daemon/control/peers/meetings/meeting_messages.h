@@ -30,7 +30,8 @@ struct Announcement {
   std::string worker;
   std::uint64_t remembered_epoch = 0, version = 0, segment_limit_bytes = 0;
   Coding default_coding;
-  bool gpu_codecs = false;  // the node allows them
+  bool gpu_codecs = false;         // the node allows them
+  std::uint32_t coding_rules = 0;  // as in NetworkPolicy
   std::map<Rank, Caller> callers;
   std::optional<Error> failure;  // which ended the calls of an earlier one
 };

@@ -109,6 +109,7 @@ void NodeMeetings::announce(Meetings::iterator at) {
   request.set_default_least_snr_db(wanted.least_snr_db);
   request.set_default_most_relative_error(wanted.most_relative_error);
   request.set_gpu_codecs(parts_.allows_gpu_codecs());
+  request.set_coding_rules(kCodingRules);
   request.set_culprit(kNoRank);
   Clock::time_point earliest = Clock::time_point::max();
   for (const Rendezvous::Waiting::Caller& caller : waiting->callers) {

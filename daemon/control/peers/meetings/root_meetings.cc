@@ -329,6 +329,10 @@ void RootMeetings::form(Meetings::iterator at) {
   });
   if (without_codecs != plan.members.end())
     plan.no_gpu_codecs_on = without_codecs->peer.to_string();
+  const bool is_of_one_rule = std::ranges::all_of(meeting.nodes, [](const auto& node) {
+    return node.second.said.coding_rules == kCodingRules;
+  });
+  if (!is_of_one_rule) plan.coding_rules = 0;
   attempts_.begin(plan);
 }
 

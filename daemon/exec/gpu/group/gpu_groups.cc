@@ -192,9 +192,11 @@ Result<bool> GpuGroups::make(const CommunicatorSpec& spec, const MakeTable& make
                   .most_in_stream_bytes = most_bytes_of_share(group->in_stream_blocks)});
   if (spans_nodes) {
     // By what all nodes allow: this one's settings alone would make tables that differ.
-    group->launches =
-        make_launch_table_between_nodes(static_cast<std::uint32_t>(spec.node_of_rank.size()),
-                                        GpuExchange::kAlgorithm, spec.policy.gpu_codecs);
+    group->launches = make_launch_table_between_nodes(
+        {.ranks = static_cast<std::uint32_t>(spec.node_of_rank.size()),
+         .nodes = static_cast<std::uint32_t>(spec.nodes.size()),
+         .on_gpus = true},
+        GpuExchange::kAlgorithm, spec.policy);
     group->why_not_in_stream = "its ranks are on several nodes";
     group->why_no_codecs = why_no_codecs(spec.policy);
   }

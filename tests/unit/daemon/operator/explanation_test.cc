@@ -55,6 +55,7 @@ TEST(ExplainAllReduce, OfGpusOfSeveralNodesSaysWhatBecomesOfACodec) {
 TEST(ExplainAllReduce, OfGpusOfSeveralNodesSaysThatThisNodeAllowsNoCodec) {
   Loaded loaded;
   loaded.settings.gpu.codecs = false;
+  loaded.settings.net.name = "node-x";
   const InForce in_force(std::move(loaded));
   v1::ExplainRequest asked = question(0, 2);
   asked.set_codec(static_cast<std::uint32_t>(Codec::Q8));
@@ -62,8 +63,40 @@ TEST(ExplainAllReduce, OfGpusOfSeveralNodesSaysThatThisNodeAllowsNoCodec) {
   ASSERT_TRUE(refused) << refused.error().message;
   EXPECT_EQ(refused->codec(), "none");
   EXPECT_EQ(refused->codec_why(),
-            "q8 is refused between GPUs of several nodes: this node does not allow codecs: its "
-            "gpu.codecs is off");
+            "q8 is refused between GPUs of several nodes: node node-x does not allow codecs: "
+            "gpu.codecs is off there, or its release of arcommd does not tell");
+}
+
+TEST(ExplainAllReduce, OfGpusOfSeveralNodesSaysWhatAnErrorClassComesTo) {
+  const InForce in_force(Loaded{});
+  v1::ExplainRequest asked = question(0, 2);
+  asked.set_least_snr_db(30);
+  const Result<v1::ExplainReply> coded = explain_all_reduce(asked, true, in_force);
+  ASSERT_TRUE(coded) << coded.error().message;
+  EXPECT_EQ(coded->codec(), "q6");
+  EXPECT_THAT(coded->codec_why(), HasSubstr("q6: the fastest that pays and promises at least 30"));
+  EXPECT_THAT(coded->text(), HasSubstr("partial results travel as q6"));
+  asked.set_bytes(1 << 10);
+  EXPECT_EQ(explain_all_reduce(asked, true, in_force)->codec(), "none");
+}
+
+TEST(ExplainAllReduce, BetweenHostsAnErrorClassGetsACodecWhereTheMeasuredLinkIsSlow) {
+  InForce in_force(Loaded{});
+  v1::ExplainRequest asked = question(0, 2);
+  asked.set_least_snr_db(30);
+  const auto explain = [&] { return explain_all_reduce(asked, false, in_force).value(); };
+  EXPECT_EQ(explain().codec(), "none");
+  EXPECT_THAT(explain().codec_why(), HasSubstr("was not measured"));
+  const auto measure = [&](std::uint64_t bytes_per_second) {
+    in_force.use(std::make_shared<const NetworkTuning>(NetworkTuning{
+        .links = {{.address = "a:1", .latency_us = 30, .bytes_per_second = bytes_per_second}}}));
+  };
+  measure(117'000'000);
+  EXPECT_EQ(explain().codec(), "q6");
+  EXPECT_THAT(explain().text(), HasSubstr("partial results travel as q6"));
+  measure(5'000'000'000);
+  EXPECT_EQ(explain().codec(), "none");
+  EXPECT_THAT(explain().codec_why(), HasSubstr("at the 5 GB/s that arctl tune --network measured"));
 }
 
 TEST(ExplainAllReduce, RefusesWhatCannotBeAndSaysWhatCan) {

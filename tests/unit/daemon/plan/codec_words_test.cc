@@ -13,7 +13,8 @@ LaunchTable on_gpus(std::uint32_t ranks, bool codecs = true, std::uint32_t block
 }
 
 LaunchTable between_nodes(bool codecs) {
-  return make_launch_table_between_nodes(2, NetworkAlgorithm::Exchange, codecs);
+  return make_launch_table_between_nodes({.ranks = 2, .nodes = 2, .on_gpus = true},
+                                         NetworkAlgorithm::Exchange, {.gpu_codecs = codecs});
 }
 
 std::string words(Codec codec, const LaunchTable& table) {
@@ -90,9 +91,24 @@ TEST(CodecWords, OfAnErrorClassOnGpusNameWhatPays) {
             "q8 from 4194304 bytes on, else q8_rotated from 4194304 bytes on, else none");
   EXPECT_EQ(codec_words(coding, CodecPlace::Gpus, on_gpus(4)),
             "none at any size: none is known to be faster there");
+  EXPECT_EQ(codec_words(coding, CodecPlace::GpusOfSeveralNodes, between_nodes(true)),
+            "q8 from 65536 bytes on, else q8_rotated from 65536 bytes on, else none");
+}
+
+TEST(CodecWords, OfAnErrorClassBetweenHostsNameSizesByTypeAndWhyThereAreNone) {
+  const Coding coding{.error_class = {.least_snr_db = 40}};
+  const RanksOnNodes where{.ranks = 2, .nodes = 2};
+  NetworkPolicy policy{.link_bytes_per_second = 700'000'000};
+  const LaunchTable table = make_launch_table_between_hosts(where, policy);
+  EXPECT_EQ(codec_words(coding, CodecPlace::SeveralHosts, table),
+            "q8 from 65536 bytes of float32 on, else q8_rotated from 65536 bytes of float32 on, "
+            "else none");
+  policy.link_bytes_per_second = 0;
   EXPECT_EQ(
-      codec_words(coding, CodecPlace::GpusOfSeveralNodes, between_nodes(true)),
-      "none at any size: whether one pays is the network's to say, so that it is to be named");
+      codec_words(coding, CodecPlace::SeveralHosts, make_launch_table_between_hosts(where, policy),
+                  why_no_codec_pays(where, policy)),
+      "none at any size: how fast the network is was not measured where it meets (arctl tune "
+      "--network), so that a codec is to be named");
 }
 
 }  // namespace

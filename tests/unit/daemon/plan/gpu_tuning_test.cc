@@ -281,7 +281,7 @@ TEST(GpuPlanner, RefusesACodecByTheNameOfTheKernelThatDoesNotServeIt) {
             "exchange between nodes takes no codec q6 (number 3) here: node b does not allow "
             "codecs; ask for no codec");
   EXPECT_TRUE(
-      can_launch(make_launch_table_between_nodes(2, NetworkAlgorithm::Exchange), signature, ""));
+      can_launch(make_launch_table_between_nodes({}, NetworkAlgorithm::Exchange), signature, ""));
 }
 
 // The table of a communicator says of each size what would have been chosen for that size.

@@ -355,7 +355,8 @@ TEST(LaunchTableBuilder, TellsWhatIsLaunchedUpToWhichSize) {
 }
 
 TEST(LaunchTableBuilder, BetweenNodesTheDaemonLaunchesEverythingAndTellsTheAlgorithmOfThere) {
-  const LaunchTable table = make_launch_table_between_nodes(5, NetworkAlgorithm::Exchange);
+  const LaunchTable table = make_launch_table_between_nodes(
+      {.ranks = 5, .nodes = 3, .on_gpus = true}, NetworkAlgorithm::Exchange);
   EXPECT_EQ(table.ranks(), 5u);
   for (const DType dtype : {DType::Float32, DType::Int8}) {
     EXPECT_EQ(stretches_of(table, dtype),
@@ -367,13 +368,15 @@ TEST(LaunchTableBuilder, BetweenNodesTheDaemonLaunchesEverythingAndTellsTheAlgor
 }
 
 TEST(LaunchTableBuilder, BetweenNodesWhatHasACodecIsLaunchedToo) {
-  const LaunchTable table = make_launch_table_between_nodes(2, NetworkAlgorithm::Exchange);
-  const LaunchTable without = make_launch_table_between_nodes(2, NetworkAlgorithm::Exchange, false);
+  const RanksOnNodes where{.ranks = 2, .nodes = 2, .on_gpus = true};
+  const LaunchTable table = make_launch_table_between_nodes(where, NetworkAlgorithm::Exchange);
+  const LaunchTable without =
+      make_launch_table_between_nodes(where, NetworkAlgorithm::Exchange, {.gpu_codecs = false});
   for (const Codec codec : kRealCodecs) {
     const LaunchKey key{.bytes = mib(1), .dtype = DType::BFloat16, .codec = codec};
     EXPECT_TRUE(table.takes_codec(key));
     EXPECT_EQ(table.find(key).path, LaunchPath::Launched);
-    EXPECT_FALSE(without.takes_codec(key)) << "gpu.codecs is off";
+    EXPECT_FALSE(without.takes_codec(key)) << "a node does not allow it";
     EXPECT_FALSE(table.takes_codec({.dtype = DType::Int32, .codec = codec}));
     EXPECT_FALSE(table.takes_codec({.op = ReduceOp::Max, .codec = codec}));
     EXPECT_TRUE(
@@ -381,6 +384,21 @@ TEST(LaunchTableBuilder, BetweenNodesWhatHasACodecIsLaunchedToo) {
             {.ranks = 2, .atomic_128b_stores = true, .in_stream_blocks = kMaxInStreamBlocks})
             .takes_codec(key));
     EXPECT_FALSE(make_launch_table({.ranks = 2}).takes_codec(key)) << "nothing is in-stream";
+  }
+}
+
+TEST(LaunchTableBuilder, BetweenNodesEachCodecThatPaysIsServed) {
+  for (const std::uint32_t nodes : {2u, 3u, 8u}) {
+    const LaunchTable table = make_launch_table_between_nodes(
+        {.ranks = 8, .nodes = nodes, .on_gpus = true}, NetworkAlgorithm::Exchange);
+    EXPECT_EQ(table.coding().size(), kRealCodecs.size());
+    for (const CodingRow& row : table.coding()) {
+      EXPECT_EQ(row.times, 1) << "an exchange quantizes once";
+      for (const DType dtype : {DType::Float16, DType::BFloat16, DType::Float32})
+        EXPECT_TRUE(
+            table.takes_codec({.bytes = row.least_bytes, .dtype = dtype, .codec = row.codec}));
+    }
+    EXPECT_EQ(LaunchTable::decode(table.encode()).value(), table);
   }
 }
 

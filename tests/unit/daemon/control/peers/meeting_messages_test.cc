@@ -95,7 +95,9 @@ TEST(NodeMeetings, APolicyArrivesAsItWasSent) {
                              .step_bytes = 8 << 10,
                              .gpu_lanes = 9,
                              .gpu_codecs = false,
-                             .no_gpu_codecs_on = "node-b (10.0.0.2:7400)"};
+                             .no_gpu_codecs_on = "node-b (10.0.0.2:7400)",
+                             .coding_rules = 7,
+                             .link_bytes_per_second = 8};
   const Result<NetworkPolicy> read_back = read(write(policy));
   ASSERT_TRUE(read_back);
   EXPECT_EQ(*read_back, policy);
@@ -108,6 +110,8 @@ TEST(NodeMeetings, APolicyOfARootThatKnowsNoGpuCodecsAllowsNone) {
   ASSERT_TRUE(old);
   EXPECT_FALSE(old->gpu_codecs);
   EXPECT_EQ(old->no_gpu_codecs_on, "");
+  EXPECT_EQ(old->coding_rules, 0u) << "nor do error classes get any";
+  EXPECT_EQ(old->link_bytes_per_second, 0u);
   v1::NetworkPolicy long_winded;
   long_winded.set_no_gpu_codecs_on(std::string(100'000, 'x'));
   EXPECT_LT(read(long_winded)->no_gpu_codecs_on.size(), 1000u);

@@ -62,6 +62,7 @@ TEST(NodeMeetings, GpusTakeCodecsWhereAllNodesOfTheCommunicatorAllowThem) {
   net.node(0).allows_gpu_codecs = net.node(1).allows_gpu_codecs = false;
   for (const NetworkPolicy& policy : policies_of(net, {2, 3})) {
     EXPECT_TRUE(policy.gpu_codecs) << "it meets at another node, and a third has no rank in it";
+    EXPECT_EQ(policy.coding_rules, kCodingRules);
     EXPECT_EQ(policy.no_gpu_codecs_on, "");
   }
 }
@@ -85,6 +86,7 @@ TEST(NodeMeetings, ANodeThatSaysNothingOfGpuCodecsHasPromisedNone) {
   for (const NetworkPolicy& policy : policies) {
     EXPECT_FALSE(policy.gpu_codecs);
     EXPECT_EQ(policy.no_gpu_codecs_on, "node-b (10.0.0.2:7400)");
+    EXPECT_EQ(policy.coding_rules, 0u) << "it would choose none for an error class";
   }
 }
 

@@ -185,7 +185,7 @@ class SimulatedNode final : public PeerMessenger, public LinkMaker {
   void announce(const std::string& address, v1::AnnounceRequest request,
                 MeetingClock::time_point deadline,
                 PeerMessenger::Done<v1::AnnounceReply> done) override {
-    if (says_nothing_of_codecs) request.clear_gpu_codecs();
+    if (says_nothing_of_codecs) request.clear_gpu_codecs(), request.clear_coding_rules();
     send<v1::AnnounceReply>("announce", address, 0, deadline, std::move(done),
                             [request, from = self_](SimulatedNode& to, auto answer) {
                               answer(to.root->announced(from, request));

@@ -94,6 +94,8 @@ TEST(NetworkTuning, ItsSlowestLinkSaysWhatAStepCosts) {
   EXPECT_EQ(NetworkTuning{}.step_bytes(), kUsualStepBytes);
   EXPECT_EQ(sample().slowest()->name, "node2");
   EXPECT_EQ(sample().step_bytes(), 40'000u);
+  EXPECT_EQ(sample().bytes_per_second(), sample().slowest()->bytes_per_second);
+  EXPECT_EQ(NetworkTuning{}.bytes_per_second(), 0u) << "not measured";
   NetworkTuning extreme = sample();
   extreme.links[0].latency_us = 9e6;
   EXPECT_EQ(extreme.step_bytes(), kMostStepBytes);

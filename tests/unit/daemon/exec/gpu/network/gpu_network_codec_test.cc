@@ -120,6 +120,23 @@ TEST_F(GpuNetworkCodec, TheFlightRecorderHasWhatTravelled) {
   }
 }
 
+TEST_F(GpuNetworkCodec, AnErrorClassComesToTheSameCodecOnAllRanks) {
+  start(2);
+  const auto ranks = group({0, 1, 1});
+  ASSERT_EQ(ranks.size(), 3u);
+  constexpr ErrorClass kWanted{.least_snr_db = 30};
+  constexpr std::uint64_t kCount = 20'000;
+  for (const GpuRank* rank : ranks) {
+    EXPECT_EQ(rank->launches, ranks[0]->launches);
+    EXPECT_EQ(rank->launches.codec_for(kWanted, {.bytes = kCount * sizeof(float)}), Codec::Q6);
+    EXPECT_EQ(rank->launches.codec_for(kWanted, {.bytes = 1024}), Codec::None)
+        << "so small that it gains nothing";
+  }
+  OperationSpec called = coded(kCount, Codec::Q6);
+  called.codec_origin = CodecOrigin::ErrorClass;
+  ASSERT_NO_FATAL_FAILURE(expect_golden(ranks, called));
+}
+
 // What the nodes have agreed on counts, whatever their own settings say.
 TEST_F(GpuNetworkCodec, WhereOneNodeAllowsNoneACodecIsRefusedOnAllRanksAtOnceAndByName) {
   start(2);
