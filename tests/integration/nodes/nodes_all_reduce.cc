@@ -54,6 +54,13 @@ TEST_F(NodesAllReduce, GivesTheGoldenCodecsBitsForEveryCodec) {
   expect_same_bits(clients, "allreduce c0 64 float32 sum");
 }
 
+TEST_F(NodesAllReduce, GpuCodecsOffSayNothingOfHosts) {
+  start(2, {{"gpu.codecs", "false"}});
+  const Clients clients = start_ranks_on({0, 1});
+  EXPECT_EQ(expect_same_bits(clients, "allreduce c0 1003 bfloat16 sum codec=3"),
+            golden_result("bfloat16", "sum", 1003, 2, Codec::Q6));
+}
+
 TEST_F(NodesAllReduce, ADefaultCodecServesSeveralNodesAndArctlSaysWhatBecomesOfIt) {
   start(2);
   const Clients clients = start_ranks_on({0, 1});
