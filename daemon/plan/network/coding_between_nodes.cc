@@ -93,10 +93,20 @@ std::optional<std::uint64_t> least_bytes(const RanksOnNodes& where, Codec codec,
   return least;
 }
 
+NetworkAlgorithm algorithm_of_longest(const RanksOnNodes& where, Codec codec,
+                                      const NetworkPolicy& policy) {
+  const NetworkQuestion longest = question_of(where, codec, DType::Float32, kLongestBytes);
+  return choice_of(longest, where.on_gpus, policy).algorithm;
+}
+
 // How often an element is quantized: once, where all sizes go by exchange.
 std::uint8_t times_of(const RanksOnNodes& where, Codec codec, const NetworkPolicy& policy) {
-  const NetworkQuestion longest = question_of(where, codec, DType::Float32, kLongestBytes);
-  return choice_of(longest, where.on_gpus, policy).algorithm == NetworkAlgorithm::Exchange ? 1 : 2;
+  return algorithm_of_longest(where, codec, policy) == NetworkAlgorithm::Exchange ? 1 : 2;
+}
+
+// As often as there are nodes, which no error class is worth.
+bool goes_round(const RanksOnNodes& where, const NetworkPolicy& policy) {
+  return algorithm_of_longest(where, Codec::Q8, policy) == NetworkAlgorithm::Ring;
 }
 
 }  // namespace
@@ -131,7 +141,7 @@ double coding_gain(const NetworkQuestion& question, bool on_gpus, const NetworkP
 std::vector<CodingRow> coding_rows_between_nodes(const RanksOnNodes& where,
                                                  const NetworkPolicy& policy) {
   if (policy.coding_rules != kCodingRules || (where.on_gpus && !policy.gpu_codecs) ||
-      throughput(where.on_gpus, policy) == 0)
+      throughput(where.on_gpus, policy) == 0 || goes_round(where, policy))
     return {};
   std::vector<std::pair<double, CodingRow>> found;
   for (const Codec codec : kFewestBitsFirst) {
@@ -164,6 +174,8 @@ std::string why_no_codec_pays(const RanksOnNodes& where, const NetworkPolicy& po
   if (policy.coding_rules != kCodingRules)
     return "its nodes are of several releases of arcommd, which may judge it differently: a codec "
            "is to be named";
+  if (goes_round(where, policy))
+    return "around a ring (net.algorithm) every node quantizes it anew: a codec is to be named";
   if (policy.link_bytes_per_second == 0)
     return "how fast the network is was not measured where it meets (arctl tune --network), so "
            "that a codec is to be named";

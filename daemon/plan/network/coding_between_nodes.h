@@ -44,7 +44,7 @@ CodingCost coding_cost(Codec codec, bool on_gpus);
 double coding_gain(const NetworkQuestion& question, bool on_gpus, const NetworkPolicy& policy);
 
 // The fastest first. None where the nodes do not all go by these rules, where GPUs are not allowed
-// any codec, or where nothing pays.
+// any codec, where operations go around a ring, or where nothing pays.
 std::vector<CodingRow> coding_rows_between_nodes(const RanksOnNodes& where,
                                                  const NetworkPolicy& policy);
 // Why there are none, for people.

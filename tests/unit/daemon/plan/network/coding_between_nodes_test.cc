@@ -74,6 +74,17 @@ TEST(CodingBetweenNodes, HostsTakeTheFastestThatHonoursTheClassOnASlowLink) {
   EXPECT_EQ(chosen(kTwoHosts, slow, 20, 1 << 20, DType::Int32), Codec::None);
 }
 
+// It would be quantized as often as there are nodes.
+TEST(CodingBetweenNodes, NoErrorClassGoesAroundARing) {
+  NetworkPolicy slow = measured(100'000'000);
+  slow.algorithm = NetAlgorithm::Ring;
+  EXPECT_FALSE(coding_rows_between_nodes(kTwoHosts, slow).empty());  // direct stands in for it
+  slow.order = NetOrder::OfRing;
+  EXPECT_TRUE(coding_rows_between_nodes(kTwoHosts, slow).empty());
+  EXPECT_NE(why_no_codec_pays(kTwoHosts, slow).find("around a ring"), std::string::npos);
+  EXPECT_FALSE(coding_rows_between_nodes(kTwoGpus, slow).empty());  // which take the exchange
+}
+
 TEST(CodingBetweenNodes, HostsTakeNoneOnAFastLinkAndFewerTheFasterItIs) {
   std::size_t before = coding_rows_between_nodes(kTwoHosts, measured(100'000'000)).size();
   EXPECT_EQ(before, kRealCodecs.size());
