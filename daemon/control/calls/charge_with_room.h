@@ -28,7 +28,8 @@ struct WaitingCharge {
 };
 
 // then: in the same task of the loop as `charge`, with what that gave; or why it was not called.
-// At once where there is room, or will be none; else after a second at most.
+// At once where there is room, or will be none; else after a second at most, or a little more where
+// the worker does not answer.
 void charge_with_room(ControlState& state, WaitingCharge wanted,
                       std::function<void(const Status&)> then);
 

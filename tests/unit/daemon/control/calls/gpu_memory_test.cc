@@ -132,6 +132,22 @@ TEST_F(SharedLimitsTest, ASessionIsAttachedOnceReleasedGpuMemoryHasGone) {
   EXPECT_EQ(attach(attached, kRingAbiMajor, "host:0").reason, Reason::Quota);
 }
 
+// A worker that hangs is waited for ten seconds where it alone can answer.
+TEST_F(SharedLimitsTest, NobodyOfTheHostWaitsForLongForAWorkerOfGpusThatHangs) {
+  settings_.quota.buffers = 1;
+  const Session on_gpu = release_one();
+  const Session on_host = open_session("host:0");
+  worker_->is_held_up = worker_->silent = true;
+  v1::BufferReply made;
+  const auto since = std::chrono::steady_clock::now();
+  const Outcome refused = allocate(on_host, 4096, &made);
+  EXPECT_LT(std::chrono::steady_clock::now() - since, milliseconds(5000));
+  EXPECT_EQ(refused.reason, Reason::Quota);
+  EXPECT_NE(refused.status.error_message().find("did not let go"), std::string::npos)
+      << refused.status.error_message();
+  worker_->silent = false;
+}
+
 TEST_F(SharedLimitsTest, NoGpuStopsForWhoLacksWhatTheHostAloneHas) {
   settings_.quota.sessions = 1;
   const Session on_gpu = release_one();
