@@ -245,19 +245,17 @@ cudaError_t launch_coded_exchange(const NetworkLaunch& launch, void* stream) {
 }
 
 cudaError_t load_coded_exchange() {
-  const auto load_codecs = []<typename Format>() {
-    cudaError_t loaded = cudaSuccess;
-    for (unsigned codec = 0; codec < kCodecs && loaded == cudaSuccess; ++codec) {
-      Kernel* const kernel = kernel_of_type<Format>(static_cast<Codec>(codec));
-      if (kernel != nullptr) loaded = load(kernel);
-    }
-    return loaded;
-  };
+  cudaError_t loaded = cudaSuccess;
   for (const DType dtype : {DType::Float16, DType::BFloat16, DType::Float32}) {
-    if (const cudaError_t loaded = with_coded_type(dtype, load_codecs); loaded != cudaSuccess)
+    loaded = with_coded_type(dtype, [&]<typename Format>() {
+      for (unsigned codec = 0; codec < kCodecs && loaded == cudaSuccess; ++codec) {
+        Kernel* const kernel = kernel_of_type<Format>(static_cast<Codec>(codec));
+        if (kernel != nullptr) loaded = load(kernel);
+      }
       return loaded;
+    });
   }
-  return cudaSuccess;
+  return loaded;
 }
 
 }  // namespace arcomm::device
