@@ -38,8 +38,8 @@ class FormAttempts {
   struct Plan {
     UniqueIdBytes unique_id{};
     std::uint64_t epoch = 0, segment_limit_bytes = 0;
-    std::string no_gpu_codecs_on = {};                      // as in NetworkPolicy; "": none does
-    std::uint32_t coding_rules = kCodingRules;              // likewise
+    std::string no_gpu_codecs_on = {};          // the first that allows none; "": all allow them
+    std::uint32_t coding_rules = kCodingRules;  // likewise
     Clock::time_point deadline = Clock::time_point::max();  // of the callers
     std::map<Rank, std::string> devices = {};
     std::vector<HeldRanks::Member> members = {};  // in the order of their lowest ranks
