@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/device/launching.cuh"
 #include "kernels/device/ptx.cuh"
 #include "kernels/launch/cuda_queue.h"
 #include "kernels/launch/pinned_page.h"
@@ -160,11 +161,10 @@ Result<Ll128Verdict> test_ll128_lines(std::span<const int> writers, int reader, 
 
   // Loaded before any runs: the ones wait for the others.
   for (std::size_t i = 0; i < writers.size(); ++i) {
-    cudaFuncAttributes attributes;
     ARC_RETURN_IF_ERROR(writes[i].make_current());
-    ARC_RETURN_IF_ERROR(checked(cudaFuncGetAttributes(&attributes, write_lines), "loading"));
+    ARC_RETURN_IF_ERROR(checked(device::load(write_lines), "loading"));
     ARC_RETURN_IF_ERROR(reads[i].make_current());
-    ARC_RETURN_IF_ERROR(checked(cudaFuncGetAttributes(&attributes, read_lines), "loading"));
+    ARC_RETURN_IF_ERROR(checked(device::load(read_lines), "loading"));
     ARC_RETURN_IF_ERROR(
         checked(cudaMemsetAsync(area_of(i), 0, sizeof(Area), stream_of(reads[i])), "clearing"));
     ARC_RETURN_IF_ERROR(reads[i].drain(timeout));

@@ -148,8 +148,8 @@ Status load_network_kernels() {
   });
   if (loaded == cudaErrorMemoryAllocation) {
     return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
-                 "a GPU has no memory for the stacks of kernels between nodes, some 100 MiB: end "
-                 "what fills it, or start the daemon before it");
+                 "it has no memory for the stacks of kernels between nodes, some 100 MiB: end what "
+                 "fills it");
   }
   if (loaded != cudaSuccess) return device::cuda_error(loaded, "loading the kernels between nodes");
   return {};

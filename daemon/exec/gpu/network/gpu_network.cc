@@ -23,7 +23,9 @@ Result<std::unique_ptr<GpuNetwork>> GpuNetwork::create(GpuGroups& groups,
   if (!host) return std::move(host).error();
   std::unique_ptr<GpuNetwork> network(
       new GpuNetwork(groups, buffers, links, std::move(host).value(), staging.bytes));
-  if (staging.at_once) ARC_RETURN_IF_ERROR(network->pin());
+  // The first communicator that spans nodes asks again: what fills a GPU now may have gone by then.
+  if (const Status pinned = staging.at_once ? network->pin() : Status(); !pinned)
+    log::warn("communicators of GPUs cannot span nodes yet: {}", pinned.error().message);
   return network;
 }
 
@@ -48,7 +50,10 @@ Status GpuNetwork::pin() {
   Status pinned;
   const Status quiesced = groups_.quiescer.quiesced([&] {
     for (const auto& engine : groups_.engines) {
-      if (pinned) pinned = engine.launcher().load_network();
+      if (!pinned) return;
+      if (const Status loaded = engine.launcher().load_network(); !loaded)
+        pinned = error(loaded.error().code, loaded.error().reason, engine.name(), ": ",
+                       loaded.error().message);
     }
     // Last, as it cannot be done again.
     if (pinned) pinned = groups_.engines.front().launcher().pin(pool_.memory());
