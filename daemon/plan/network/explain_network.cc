@@ -6,7 +6,6 @@
 #include <string>
 
 #include "daemon/plan/network/gpu_exchange.h"
-#include "daemon/plan/network/host_window.h"
 #include "daemon/plan/network/network_choice.h"
 #include "daemon/plan/network/network_load.h"
 #include "daemon/plan/network/network_payload.h"
@@ -135,9 +134,9 @@ Explanation explain_network(const NetworkQuestion& question, const NetworkPolicy
   const LinkFigures* const link = measured.slowest();
   const NetworkChoice choice = choose_network(question, policy);
   const NetworkChoice around = as(NetworkAlgorithm::Ring, question, policy);
-  const RingShape shape = ring_shape(
-      partial_bytes(question, around.partials, question.count), question.nodes,
-      ring_room_of_hosts(question.nodes, wire_unit(question, around.partials).bytes), policy.ring);
+  const RingShape shape =
+      ring_shape(partial_bytes(question, around.partials, question.count), question.nodes,
+                 ring_room_of_hosts(question, around.partials), policy.ring);
   Explanation answer;
   answer.chosen = answer.runner_up = text_of(choice.algorithm);
   answer.text =

@@ -35,12 +35,4 @@ constexpr std::uint64_t chunk_elements(std::uint64_t elements, std::size_t wire_
   return bytes / wire_bytes / kCacheLineBytes * kCacheLineBytes;
 }
 
-constexpr RingRoom ring_room_of_hosts(std::uint32_t nodes, std::uint64_t element_bytes) {
-  const std::uint64_t slot_bytes = slot_bytes_among(nodes);
-  return {.arch = RingArch::Hopper,
-          .element_bytes = element_bytes,
-          .most_chunk_bytes = slot_bytes,
-          .staging_bytes = kRingRooms * slot_bytes};
-}
-
 }  // namespace arcomm

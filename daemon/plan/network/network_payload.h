@@ -46,10 +46,21 @@ constexpr WireUnit wire_unit(const NetworkQuestion& question, DType partials) {
 constexpr std::uint64_t ring_chunk(const NetworkQuestion& question, DType partials,
                                    std::uint64_t chunk_bytes) {
   const WireUnit unit = wire_unit(question, partials);
-  const std::uint64_t elements = chunk_bytes / unit.bytes * unit.elements;
-  if (question.codec == Codec::None)
-    return std::max<std::uint64_t>(elements, kCacheLineBytes / size_of(question.dtype));
-  return std::clamp(elements, unit.elements, kMostCodedElements);
+  const std::uint64_t least =
+      question.codec == Codec::None ? kCacheLineBytes / size_of(question.dtype) : unit.elements;
+  return std::max(chunk_bytes / unit.bytes * unit.elements, least);
+}
+// What there is for a ring's chunks, which are of one slot each.
+constexpr RingRoom ring_room_of_hosts(const NetworkQuestion& question, DType partials) {
+  const std::uint64_t slot_bytes = slot_bytes_among(question.nodes);
+  RingRoom room{.arch = RingArch::Hopper,
+                .element_bytes = wire_unit(question, partials).bytes,
+                .most_chunk_bytes = slot_bytes,
+                .staging_bytes = kRingRooms * slot_bytes};
+  if (question.codec == Codec::None) return room;
+  room.most_chunk_bytes = std::min(slot_bytes, coded_bytes(question.codec, kMostCodedElements));
+  room.staging_bytes = kRingRooms * room.most_chunk_bytes;
+  return room;
 }
 
 // Of `elements` that go to one node: how many are in a chunk, whole blocks with a codec.

@@ -10,14 +10,10 @@ namespace arcomm {
 namespace {
 
 // As on all nodes, whatever windows they could get.
-RingShape shape_of(const NetworkQuestion& question, DType partials, std::uint32_t slot_bytes,
-                   std::uint64_t slots, const Settings::Ring& limits) {
-  const RingRoom room{.element_bytes = wire_unit(question, partials).bytes,
-                      .most_chunk_bytes = slot_bytes,
-                      .staging_bytes = slots * slot_bytes};
-  RingShape shape =
-      ring_shape(partial_bytes(question, partials, question.count), question.nodes, room, limits);
-  shape.slots = std::clamp<std::uint64_t>(shape.slots, 1, slots);
+RingShape shape_of(const NetworkQuestion& question, DType partials, const Settings::Ring& limits) {
+  RingShape shape = ring_shape(partial_bytes(question, partials, question.count), question.nodes,
+                               ring_room_of_hosts(question, partials), limits);
+  shape.slots = std::clamp<std::uint64_t>(shape.slots, 1, kRingRooms);
   return shape;
 }
 
@@ -32,8 +28,7 @@ Status RingOperation::begin(const NetworkRequest& request) {
   seats_.begin(request.communicator, request.arrival, question, partials);
   seq_ = request.arrival.seq;
   if (seats_.is_coded()) ARC_RETURN_IF_ERROR(group_.make_result_rooms());
-  const RingShape shape =
-      shape_of(question, partials, group_.slot_bytes(), kSumRooms, group_.policy().ring);
+  const RingShape shape = shape_of(question, partials, group_.policy().ring);
   schedule_.emplace(group_.nodes(), group_.here(), shape.bidirectional);
   rounds_.emplace(question, ring_chunk(question, partials, shape.chunk_bytes), shape.slots);
   most_chunks_ = 1;

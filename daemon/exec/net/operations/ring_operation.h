@@ -18,6 +18,7 @@
 #include "daemon/exec/net/operations/result_region.h"
 #include "daemon/exec/net/operations/ring_cursor.h"
 #include "daemon/exec/net/operations/seat_reduction.h"
+#include "daemon/plan/network/host_window.h"
 
 namespace arcomm {
 
@@ -33,7 +34,7 @@ class RingOperation final : public NetworkOperation {
 
  private:
   // Rooms of sums that wait to be sent on; the others are for this node's own.
-  static constexpr std::uint64_t kSumRooms = 6;
+  static constexpr std::uint64_t kSumRooms = kRingRooms;
 
   // Chunks of one kind that were put to one side, in their order.
   struct Puts {

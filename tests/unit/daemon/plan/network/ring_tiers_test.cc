@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "daemon/plan/network/host_window.h"
+#include "daemon/plan/network/network_payload.h"
 
 namespace arcomm {
 namespace {
@@ -157,13 +157,25 @@ TEST(RingTiers, TheBoundThatWonIsNamed) {
 
 TEST(RingTiers, AHostKeepsToFramesAndItsWindow) {
   const auto host = [](std::uint64_t bytes, std::uint32_t nodes) {
-    return ring_shape(bytes, nodes, ring_room_of_hosts(nodes, 4), Settings::Ring{});
+    return ring_shape(bytes, nodes, ring_room_of_hosts({.nodes = nodes}, DType::Float32),
+                      Settings::Ring{});
   };
   EXPECT_EQ(host(16 * kMi, 8).chunk_bytes, 128 * kKi);
   EXPECT_EQ(host(16 * kMi, 8).slots, 6U);
   EXPECT_EQ(host(64 * kMi, 16).chunk_bytes, 64 * kKi);
   EXPECT_EQ(host(64 * kMi, 17).chunk_bytes, 32 * kKi);
   EXPECT_EQ(host(kKi, 8).chunk_bytes, 128U);
+}
+
+// What is encoded at once is bounded, and so is what is under way; chunks are as many all the same.
+TEST(RingTiers, WithACodecChunksAreWhatIsCodedAtOnce) {
+  const NetworkQuestion question{.count = 64 << 20, .nodes = 4, .codec = Codec::Q4};
+  const std::uint64_t bytes = partial_bytes(question, DType::Float32, question.count);
+  const RingShape got =
+      ring_shape(bytes, 4, ring_room_of_hosts(question, DType::Float32), Settings::Ring{});
+  EXPECT_EQ(got.chunk_bytes, coded_bytes(Codec::Q4, kMostCodedElements));
+  EXPECT_EQ(got.slots, kRingRooms);
+  EXPECT_EQ(ring_chunk(question, DType::Float32, got.chunk_bytes), kMostCodedElements);
 }
 
 TEST(RingRounds, GoOverEveryShardOnceAndNoPieceIsMuchSmallerThanOthers) {
