@@ -59,7 +59,8 @@ std::string words_of_name(Codec codec, CodecPlace place, const LaunchTable& tabl
     case CodecPlace::SeveralHosts:
       return fmt::format(
           "{} at every size, as asked: {:.3g} bits of an element travel; a node's sum is quantized "
-          "once, and where each node combines a part of it (direct) the result once more",
+          "once, and where each node combines a part of it (direct) the result once more; around a "
+          "ring (net.algorithm) a sum at every node that it passes",
           name, bound_of(codec).half_bits / 2.0);
     case CodecPlace::GpusOfSeveralNodes:
       if (!table.takes_codec({.codec = codec}))
