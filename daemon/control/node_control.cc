@@ -17,9 +17,11 @@ NodeControl::NodeControl(Parts parts)
       buffers_(state_, fair_prefault_, groups_),
       plans_(state_),
       answers_(state_, buffers_, plans_),
-      sessions_(
-          {.state = state_, .kept_rings = parts.kept_rings, .joins = joins_, .buffers = buffers_}) {
-}
+      sessions_({.state = state_,
+                 .kept_rings = parts.kept_rings,
+                 .joins = joins_,
+                 .buffers = buffers_,
+                 .groups = groups_}) {}
 
 void NodeControl::use_peers(PeerMessenger& peers, LinkMaker& links) {
   state_.peers = &peers;

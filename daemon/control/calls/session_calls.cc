@@ -41,6 +41,7 @@ SessionCalls::SessionCalls(Parts parts)
       kept_rings_(parts.kept_rings),
       joins_(parts.joins),
       buffers_(parts.buffers),
+      groups_(parts.groups),
       descriptors_(
           {.loop = state_.loop,
            .ledger = state_.ledger,
@@ -161,6 +162,8 @@ void SessionCalls::open(SessionEntry entry, const Answer<v1::AttachReply>& answe
             reply.set_max_in_flight(in_flight);
             if (state_.peers != nullptr) reply.set_peer_address(state_.peers->self().address);
             answer(reply);
+            // Memory of the host is charged to them: they are known by the time it asks for some.
+            if (!worker.worker->on_gpus()) groups_.look(id, 0, [](const auto&) {});
           }));
 }
 

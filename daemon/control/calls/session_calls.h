@@ -9,6 +9,7 @@
 
 #include "daemon/control/calls/buffer_calls.h"
 #include "daemon/control/calls/communicator_joins.h"
+#include "daemon/control/calls/session_groups.h"
 #include "daemon/control/control_state.h"
 #include "daemon/control/descriptors/fd_channel.h"
 #include "daemon/session/kept_rings.h"
@@ -22,6 +23,7 @@ class SessionCalls {
     KeptRings& kept_rings;
     CommunicatorJoins& joins;  // these two hear of each session's end
     BufferCalls& buffers;
+    SessionGroups& groups;
   };
   explicit SessionCalls(Parts parts);
 
@@ -51,6 +53,7 @@ class SessionCalls {
   KeptRings& kept_rings_;
   CommunicatorJoins& joins_;
   BufferCalls& buffers_;
+  SessionGroups& groups_;
   FdChannel descriptors_;
   std::function<void(uid_t)> released_;
 };
