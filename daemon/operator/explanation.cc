@@ -6,6 +6,7 @@
 
 #include "daemon/plan/codec_words.h"
 #include "daemon/plan/explain.h"
+#include "daemon/plan/launch_table_between_nodes.h"
 #include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/network/explain_network.h"
 #include "daemon/plan/network/gpu_exchange.h"

@@ -91,6 +91,22 @@ std::string why_no_codecs(const NetworkPolicy& policy) {
          " does not allow codecs: gpu.codecs is off there, or its release of arcommd does not tell";
 }
 
+std::string why_no_codec_pays(const RanksOnNodes& where, const NetworkPolicy& policy) {
+  if (where.on_gpus && !policy.gpu_codecs) return why_no_codecs(policy);
+  if (policy.coding_rules != kCodingRules)
+    return "its nodes are of several releases of arcommd, which may judge it differently: a codec "
+           "is to be named";
+  if (goes_round(where, policy))
+    return "around a ring (net.algorithm) every node quantizes it anew: a codec is to be named";
+  if (policy.link_bytes_per_second == 0)
+    return "how fast the network is was not measured where it meets (arctl tune --network), so "
+           "that a codec is to be named";
+  return fmt::format(
+      "at the {:.3g} GB/s that arctl tune --network measured where it meets coding takes longer "
+      "than what it saves",
+      static_cast<double>(policy.link_bytes_per_second) / 1e9);
+}
+
 std::string codec_words(const Coding& coding, CodecPlace place, const LaunchTable& table,
                         std::string_view why_none) {
   if (!coding.any()) return "";

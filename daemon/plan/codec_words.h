@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/plan/network/coding_between_nodes.h"
 #include "daemon/plan/network_policy.h"
 #include "proto/coding.h"
 #include "proto/gpu/launch_table.h"
@@ -17,10 +18,12 @@ enum class CodecPlace : std::uint8_t { OneHost, Gpus, SeveralHosts, GpusOfSevera
 // Why GPUs of several nodes take no codec under this policy, naming the node that keeps it so where
 // that is known; "" where they do.
 std::string why_no_codecs(const NetworkPolicy& policy);
+// Why an error class gets none between nodes (coding_rows_between_nodes() is empty).
+std::string why_no_codec_pays(const RanksOnNodes& where, const NetworkPolicy& policy);
 
 // What operations of every size get that ask for `coding`; "" where they ask for nothing.
 // "none at any size: nothing travels between ranks of one host, ..."
-// why_none: of ranks on several nodes, why_no_codec_pays() (network/coding_between_nodes.h).
+// why_none: of ranks on several nodes, why_no_codec_pays().
 std::string codec_words(const Coding& coding, CodecPlace place, const LaunchTable& table,
                         std::string_view why_none = {});
 // The same of one operation; its key's own codec is not looked at. codec: what it gets.

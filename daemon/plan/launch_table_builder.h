@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "daemon/plan/network/coding_between_nodes.h"
 #include "daemon/plan/network/network_choice.h"
 #include "daemon/plan/tuning/in_call_tuning.h"
 #include "kernels/cuda_algorithms.h"
@@ -38,13 +37,6 @@ struct LaunchFacts {
 };
 
 LaunchTable make_launch_table(const LaunchFacts& facts);
-// Of ranks on GPUs of several nodes. No client's kernel and no grid gets at all of them: the daemon
-// launches everything, what has a codec in a row of its own, where the policy allows it.
-LaunchTable make_launch_table_between_nodes(const RanksOnNodes& where, NetworkAlgorithm algorithm,
-                                            const NetworkPolicy& policy = {});
-// Of ranks on several hosts: it says only which codecs pay.
-LaunchTable make_launch_table_between_hosts(const RanksOnNodes& where, const NetworkPolicy& policy);
-
 // Of ranks on one host, whose calls meet (proto/host/in_call.h) within these bounds.
 // No codec pays: between them nothing travels, so that coding is work and saves none.
 LaunchTable make_launch_table_on_host(std::uint32_t ranks, const InCallBounds& in_call = {});

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "daemon/plan/launch_table_builder.h"
+#include "daemon/plan/launch_table_between_nodes.h"
 #include "daemon/telemetry/metrics/metrics.h"
 
 namespace arcomm {

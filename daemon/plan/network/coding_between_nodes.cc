@@ -1,14 +1,11 @@
 #include "daemon/plan/network/coding_between_nodes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <iterator>
 #include <optional>
 #include <utility>
 
-#include "daemon/plan/codec_words.h"
 #include "daemon/plan/network/gpu_exchange.h"
 #include "daemon/plan/network/network_choice.h"
 #include "daemon/plan/network/network_load.h"
@@ -104,11 +101,6 @@ std::uint8_t times_of(const RanksOnNodes& where, Codec codec, const NetworkPolic
   return algorithm_of_longest(where, codec, policy) == NetworkAlgorithm::Exchange ? 1 : 2;
 }
 
-// As often as there are nodes, which no error class is worth.
-bool goes_round(const RanksOnNodes& where, const NetworkPolicy& policy) {
-  return algorithm_of_longest(where, Codec::Q8, policy) == NetworkAlgorithm::Ring;
-}
-
 }  // namespace
 
 CodingCost coding_cost(Codec codec, bool on_gpus) {
@@ -136,6 +128,10 @@ double coding_gain(const NetworkQuestion& question, bool on_gpus, const NetworkP
       std::max(link_ns(question, coded, policy, bytes_per_second),
                coding_ns(question, coded.algorithm, coding_cost(question.codec, on_gpus)));
   return static_cast<double>(without) / static_cast<double>(std::max<std::uint64_t>(with, 1));
+}
+
+bool goes_round(const RanksOnNodes& where, const NetworkPolicy& policy) {
+  return algorithm_of_longest(where, Codec::Q8, policy) == NetworkAlgorithm::Ring;
 }
 
 std::vector<CodingRow> coding_rows_between_nodes(const RanksOnNodes& where,
@@ -167,22 +163,6 @@ std::vector<CodingRow> coding_rows_between_nodes(const RanksOnNodes& where,
   std::vector<CodingRow> rows;
   for (const auto& [gain, row] : found) rows.push_back(row);
   return rows;
-}
-
-std::string why_no_codec_pays(const RanksOnNodes& where, const NetworkPolicy& policy) {
-  if (where.on_gpus && !policy.gpu_codecs) return why_no_codecs(policy);
-  if (policy.coding_rules != kCodingRules)
-    return "its nodes are of several releases of arcommd, which may judge it differently: a codec "
-           "is to be named";
-  if (goes_round(where, policy))
-    return "around a ring (net.algorithm) every node quantizes it anew: a codec is to be named";
-  if (policy.link_bytes_per_second == 0)
-    return "how fast the network is was not measured where it meets (arctl tune --network), so "
-           "that a codec is to be named";
-  return fmt::format(
-      "at the {:.3g} GB/s that arctl tune --network measured where it meets coding takes longer "
-      "than what it saves",
-      static_cast<double>(policy.link_bytes_per_second) / kNsPerSecond);
 }
 
 }  // namespace arcomm

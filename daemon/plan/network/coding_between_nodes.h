@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "daemon/plan/network/network_question.h"
@@ -47,7 +46,8 @@ double coding_gain(const NetworkQuestion& question, bool on_gpus, const NetworkP
 // any codec, where operations go around a ring, or where nothing pays.
 std::vector<CodingRow> coding_rows_between_nodes(const RanksOnNodes& where,
                                                  const NetworkPolicy& policy);
-// Why there are none, for people.
-std::string why_no_codec_pays(const RanksOnNodes& where, const NetworkPolicy& policy);
+// Whether large operations go around a ring, where a value is quantized as often as there are
+// nodes: no error class is worth that.
+bool goes_round(const RanksOnNodes& where, const NetworkPolicy& policy);
 
 }  // namespace arcomm

@@ -7,6 +7,7 @@
 
 #include "daemon/comm/unique_id.h"
 #include "daemon/plan/codec_words.h"
+#include "daemon/plan/launch_table_between_nodes.h"
 #include "daemon/plan/launch_table_builder.h"
 
 namespace arcomm {

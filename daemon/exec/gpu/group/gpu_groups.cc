@@ -8,7 +8,7 @@
 #include "daemon/exec/gpu/network/network_fifos.h"
 #include "daemon/plan/codec_words.h"
 #include "daemon/plan/in_stream_share.h"
-#include "daemon/plan/launch_table_builder.h"
+#include "daemon/plan/launch_table_between_nodes.h"
 #include "daemon/telemetry/log/log.h"
 #include "kernels/launch/cuda_scratch.h"
 #include "kernels/launch/launch_blocks.h"

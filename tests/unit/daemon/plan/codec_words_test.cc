@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "daemon/plan/launch_table_between_nodes.h"
 #include "daemon/plan/launch_table_builder.h"
 
 namespace arcomm {

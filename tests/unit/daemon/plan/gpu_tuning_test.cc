@@ -8,6 +8,7 @@
 
 #include "daemon/plan/explain.h"
 #include "daemon/plan/gpu_planner.h"
+#include "daemon/plan/launch_table_between_nodes.h"
 #include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/recorded_algorithm.h"
 #include "daemon/plan/tuning/tuning_table.h"

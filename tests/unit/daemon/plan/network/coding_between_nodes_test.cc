@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "daemon/plan/codec_words.h"
+
 namespace arcomm {
 namespace {
 
