@@ -94,8 +94,8 @@ std::string why_no_codecs(const NetworkPolicy& policy) {
 std::string why_no_codec_pays(const RanksOnNodes& where, const NetworkPolicy& policy) {
   if (where.on_gpus && !policy.gpu_codecs) return why_no_codecs(policy);
   if (policy.coding_rules != kCodingRules)
-    return "its nodes are of several releases of arcommd, which may judge it differently: a codec "
-           "is to be named";
+    return "its nodes or its ranks' libraries are of several releases, which may judge it "
+           "differently: a codec is to be named";
   if (goes_round(where, policy))
     return "around a ring (net.algorithm) every node quantizes it anew: a codec is to be named";
   if (policy.link_bytes_per_second == 0)

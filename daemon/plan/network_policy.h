@@ -17,7 +17,9 @@ inline constexpr std::uint64_t kLeastStepBytes = std::uint64_t{1} << 10;
 inline constexpr std::uint64_t kMostStepBytes = std::uint64_t{64} << 20;
 
 // The version of the rules by which error classes get codecs between nodes
-// (network/coding_between_nodes.h): daemons whose rules differ might choose different ones.
+// (network/coding_between_nodes.h): daemons whose rules differ might choose different ones. A new
+// kLaunchTableVersion (proto/gpu/launch_table.h) raises it, too: libraries choose by those tables,
+// and whoever cannot read one chooses none.
 inline constexpr std::uint32_t kCodingRules = 1;
 
 struct NetworkPolicy {

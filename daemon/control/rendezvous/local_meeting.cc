@@ -22,6 +22,12 @@ const LocalMeeting::Live* LocalMeeting::find(Rank rank) const {
   return at == members.end() ? nullptr : &*at;
 }
 
+bool LocalMeeting::same_tables() const {
+  return std::ranges::all_of(calls, [](const auto& call) {
+    return call.second.launch_table_version == kLaunchTableVersion;
+  });
+}
+
 std::string LocalMeeting::missing() const {
   return (elsewhere.missing.empty() ? absent(calls, ranks) : elsewhere.missing) +
          (elsewhere.remark.empty() ? "" : "; " + elsewhere.remark);
@@ -35,6 +41,7 @@ LocalMeeting::Waiting LocalMeeting::waiting() const {
                   .epoch = epoch,
                   .segment_limit_bytes = segment_limit_bytes,
                   .on_gpu = first.on_gpu,
+                  .same_tables = same_tables(),
                   .default_coding = first.default_coding,
                   .callers = {}};
   for (const auto& [rank, call] : calls)

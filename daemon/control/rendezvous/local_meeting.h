@@ -86,6 +86,7 @@ struct LocalMeeting {
     std::uint64_t epoch = 0;  // of the last build; 0: none that is remembered
     std::uint64_t segment_limit_bytes = 0;
     bool on_gpu = false;
+    bool same_tables = false;  // as in Joined
     Coding default_coding;
     struct Caller {
       Rank rank = 0;
@@ -132,6 +133,7 @@ struct LocalMeeting {
   bool is_at_the_worker() const { return state == State::Building && !is_preparing; }
   bool has(SessionId session) const;  // among the callers or the members
   const Live* find(Rank rank) const;
+  bool same_tables() const;     // Joined's, of those whose calls are here
   std::string missing() const;  // Collecting
   Waiting waiting() const;      // Collecting; somebody has called
   Forming forming() const;      // somebody has called; without the unique id

@@ -112,10 +112,8 @@ void Rendezvous::make_ready(Meetings::iterator at) {
   // The answers may come back here: everything is in place before the first.
   const Part part = meeting.part;
   const std::vector<Live> members = meeting.members;
+  const bool same_tables = meeting.same_tables();
   const std::map<Rank, Call> calls = std::exchange(meeting.calls, {});
-  const bool same_tables = std::ranges::all_of(calls, [](const auto& call) {
-    return call.second.launch_table_version == kLaunchTableVersion;
-  });
   for (const Live& member : members) {
     const auto call = calls.find(member.rank);
     if (call == calls.end()) continue;

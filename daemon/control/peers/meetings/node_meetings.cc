@@ -23,6 +23,12 @@ constexpr milliseconds kShortestCall{20};  // that a message may take
 constexpr std::size_t kAbandonedKept = 256;
 constexpr std::size_t kMissingBytes = 400;
 
+// A library that reads other launch tables knows of no codec for an error class, whatever the
+// others choose by theirs.
+std::uint32_t coding_rules_of(const Rendezvous::Waiting& waiting) {
+  return waiting.same_tables ? kCodingRules : 0;
+}
+
 }  // namespace
 
 NodeMeetings::NodeMeetings(Parts parts) : parts_(std::move(parts)) {
@@ -109,7 +115,7 @@ void NodeMeetings::announce(Meetings::iterator at) {
   request.set_default_least_snr_db(wanted.least_snr_db);
   request.set_default_most_relative_error(wanted.most_relative_error);
   request.set_gpu_codecs(parts_.allows_gpu_codecs());
-  request.set_coding_rules(kCodingRules);
+  request.set_coding_rules(coding_rules_of(*waiting));
   request.set_culprit(kNoRank);
   Clock::time_point earliest = Clock::time_point::max();
   for (const Rendezvous::Waiting::Caller& caller : waiting->callers) {
@@ -177,8 +183,11 @@ void NodeMeetings::form(const PeerNode& root, const v1::FormRequest& request,
       at != meetings_.end() && waiting && meets_at(at->second, root) &&
       waiting->ranks == static_cast<int>(plan->rank_devices.size()) &&
       std::ranges::equal(waiting->callers, plan->here, {}, &Rendezvous::Waiting::Caller::rank);
-  // By a reload since then.
-  const bool allows_less = plan->spec.policy.gpu_codecs && !parts_.allows_gpu_codecs();
+  // By a reload since then, or by another caller of the same rank.
+  const bool allows_less =
+      waiting && ((plan->spec.policy.gpu_codecs && !parts_.allows_gpu_codecs()) ||
+                  (plan->spec.policy.coding_rules == kCodingRules &&
+                   coding_rules_of(*waiting) != kCodingRules));
   if (!is_as_announced || allows_less || waiting->epoch >= plan->spec.epoch) {
     if (at != meetings_.end() && waiting)
       changed(unique_id);  // what the root knows is not so any more

@@ -90,6 +90,56 @@ TEST(NodeMeetings, ANodeThatSaysNothingOfGpuCodecsHasPromisedNone) {
   }
 }
 
+// Its table would be dropped, and its calls be plain beside those that the others encode.
+TEST(NodeMeetings, ARankWhoseLibraryReadsOtherLaunchTablesKeepsAllFromCodecsForErrorClasses) {
+  SimulatedNet net(4);
+  net.node(1).launch_table_version = kLaunchTableVersion - 1;
+  const std::vector<NetworkPolicy> policies = policies_of(net, {2, 3, 1});
+  ASSERT_EQ(policies.size(), 3u);
+  for (const NetworkPolicy& policy : policies) {
+    EXPECT_EQ(policy.coding_rules, 0u);
+    EXPECT_TRUE(policy.gpu_codecs) << "who names one gets it";
+  }
+}
+
+TEST(NodeMeetings, ALibraryThatReadsOtherTablesCountsBesideOneOfItsNodeThatReadsOurs) {
+  SimulatedNet net(2);
+  const UniqueIdBytes id = id_at(net, 0);
+  net.node(1).launch_table_version = kLaunchTableVersion + 1;
+  net.node(1).call(id, 1, 3, kSoon);
+  net.run_for(milliseconds(10));
+  net.node(1).launch_table_version = kLaunchTableVersion;
+  net.node(1).call(id, 2, 3, kSoon);
+  net.node(0).call(id, 0, 3, kSoon);
+  net.run_for(milliseconds(100));
+  for (std::size_t node = 0; node < 2; ++node) {
+    ASSERT_EQ(net.node(node).why(0), "joined");
+    for (const auto& [member, held] : net.node(node).members)
+      EXPECT_EQ(held.spec.policy.coding_rules, 0u) << "node " << node;
+  }
+}
+
+// Between the announcement and Form another process calls for the same rank.
+TEST(NodeMeetings, ACallerThatIsReplacedByOneOfAnotherLibraryIsAnnouncedBeforeAnythingIsFormed) {
+  SimulatedNet net(2);
+  const UniqueIdBytes id = id_at(net, 0);
+  net.node(1).call(id, 1, 2, kSoon);
+  net.run_for(milliseconds(10));
+  // What would tell the root of it in time: the withdrawal, and what is announced next.
+  net.loses = [left = 2](const std::string& kind, std::size_t from, std::size_t) mutable {
+    return kind == "announce" && from == 1 && left-- > 0;
+  };
+  net.node(1).rendezvous->cancel(1);
+  net.node(1).launch_table_version = kLaunchTableVersion - 1;
+  net.node(1).call(id, 1, 2, kSoon);
+  net.node(0).call(id, 0, 2, kSoon);
+  net.run_for(milliseconds(900));
+  for (std::size_t node = 0; node < 2; ++node) {
+    ASSERT_EQ(net.node(node).members.size(), 1u) << net.node(node).why(node == 0 ? 0 : 1);
+    EXPECT_EQ(net.node(node).members.begin()->second.spec.policy.coding_rules, 0u);
+  }
+}
+
 // By a reload of its settings while its rank waits: what it announced is not so any more.
 TEST(NodeMeetings, ANodeThatAllowsNoGpuCodecsAnyMoreIsAskedAnewBeforeAnythingIsFormed) {
   SimulatedNet net(2);

@@ -124,6 +124,7 @@ class SimulatedNode final : public PeerMessenger, public LinkMaker {
     call.device = worker;
     call.segment_limit_bytes = 1 << 20;
     call.default_coding = default_coding;
+    call.launch_table_version = launch_table_version;
     call.called_at = net_.now();
     call.deadline = net_.now() + timeout;
     const auto kept = std::make_shared<Answered>();
@@ -149,7 +150,8 @@ class SimulatedNode final : public PeerMessenger, public LinkMaker {
   std::unique_ptr<RootMeetings> root;
   bool alive = true;
   std::string worker = "host:0";
-  Coding default_coding;  // of the clients that call from now on
+  Coding default_coding;                                     // of the clients that call from now on
+  std::uint32_t launch_table_version = kLaunchTableVersion;  // likewise
   bool allows_gpu_codecs = true;
   bool says_nothing_of_codecs = false;  // as a daemon of an older release
   std::optional<Error> refuses;         // the worker
