@@ -73,6 +73,7 @@ void SessionCalls::attach(const Caller& caller, const v1::AttachRequest& request
   entry->gpu = place->gpu;
   entry->on_gpus = state_.devices.workers()[place->worker].worker->on_gpus();
   entry->attached_over = caller.connection;
+  attaching_.insert(entry);
   charge_with_room(state_,
                    {.uid = caller.peer.uid,
                     .waits_until_ns = caller.waits_until_ns,
@@ -80,7 +81,12 @@ void SessionCalls::attach(const Caller& caller, const v1::AttachRequest& request
                                 {state_.quotas.shares(QuotaKind::Mappings), 1}},
                     .charge = [this, entry] { return charge(*entry); }},
                    [this, entry, answer = std::move(answer)](const Status& charged) {
-                     charged ? open(std::move(*entry), answer) : answer(charged.error());
+                     const bool has_left = attaching_.erase(entry) == 0;
+                     if (charged && !has_left) return open(std::move(*entry), answer);
+                     *entry = {};
+                     answer(has_left ? error(ErrorCode::Cancelled, Reason::None,
+                                             "the client hung up while its session waited for room")
+                                     : charged.error());
                    });
 }
 
@@ -223,6 +229,8 @@ void SessionCalls::close(SessionId id, Reason reason, const std::string& why,
 }
 
 void SessionCalls::connection_hung_up(ConnectionNumber connection) {
+  std::erase_if(attaching_,
+                [connection](const auto& entry) { return entry->attached_over == connection; });
   std::vector<SessionId> orphans;
   state_.ledger.for_each([&](const SessionEntry& session) {
     if (session.attached_over == connection && session.bound_to == 0) orphans.push_back(session.id);

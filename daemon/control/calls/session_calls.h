@@ -4,7 +4,9 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "daemon/control/calls/buffer_calls.h"
@@ -31,7 +33,8 @@ class SessionCalls {
               Answer<v1::AttachReply> answer);
   void detach(const Caller& caller, const v1::DetachRequest& request, Answer<v1::Empty> answer);
 
-  // A gRPC connection: it takes along the sessions that have not said Hello.
+  // A gRPC connection: it takes along the sessions that have not said Hello, and those that are not
+  // open yet.
   void connection_hung_up(ConnectionNumber connection);
   // The worker let go of it.
   void lost(SessionId session, Reason reason, const std::string& why);
@@ -54,6 +57,7 @@ class SessionCalls {
   CommunicatorJoins& joins_;
   BufferCalls& buffers_;
   SessionGroups& groups_;
+  std::unordered_set<std::shared_ptr<SessionEntry>> attaching_;  // wait for room
   FdChannel descriptors_;
   std::function<void(uid_t)> released_;
 };

@@ -32,13 +32,12 @@ class LoopTest : public ::testing::Test {
             [this](const UniqueIdBytes& id, std::uint64_t epoch, Reason, const std::string& why) {
               loop_->post([=, this] { control_->communicator_revoked(id, epoch, why); });
             }});
-    control_ = std::make_unique<NodeControl>(NodeControl::Parts{
-        .loop = *loop_,
-        .metrics = metrics_,
-        .memory_thread = memory_thread_,
-        .settings = settings,
-        .kept_rings = kept_rings_,
-        .workers = {{.device = "host:0", .worker = worker_.get(), .recorder = nullptr}}});
+    control_ = std::make_unique<NodeControl>(NodeControl::Parts{.loop = *loop_,
+                                                                .metrics = metrics_,
+                                                                .memory_thread = memory_thread_,
+                                                                .settings = settings,
+                                                                .kept_rings = kept_rings_,
+                                                                .workers = workers()});
     thread_ = std::thread([this] { loop_->run(); });
   }
   void TearDown() override {
@@ -50,6 +49,10 @@ class LoopTest : public ::testing::Test {
     control_.reset();
   }
 
+  virtual std::vector<WorkerRef> workers() {
+    return {{.device = "host:0", .worker = worker_.get(), .recorder = nullptr}};
+  }
+
   template <typename Reply>
   using Later = std::future<std::shared_ptr<Result<Reply>>>;
 
@@ -59,8 +62,8 @@ class LoopTest : public ::testing::Test {
                      const Request& request, std::uint64_t number = 0) {
     auto answered = std::make_shared<std::promise<std::shared_ptr<Result<Reply>>>>();
     auto future = answered->get_future();
-    loop_->post([this, method, request, number, answered] {
-      const Caller caller{.connection = 1,
+    loop_->post([this, method, request, number, answered, connection = connection_] {
+      const Caller caller{.connection = connection,
                           .kind = SocketKind::Client,
                           .peer = {::getpid(), ::getuid(), ::getgid()},
                           .call = number};
@@ -83,10 +86,14 @@ class LoopTest : public ::testing::Test {
                      const Request& request) {
     return wait(begin(method, request));
   }
-  v1::SessionRef attach() {
+  static v1::AttachRequest attach_request(const std::string& device) {
     v1::AttachRequest request;
     request.set_ring_abi_major(kRingAbiMajor);
-    const Result<v1::AttachReply> reply = call(&NodeControl::attach, request);
+    request.set_device(device);
+    return request;
+  }
+  v1::SessionRef attach(const std::string& device = "") {
+    const Result<v1::AttachReply> reply = call(&NodeControl::attach, attach_request(device));
     v1::SessionRef session;
     EXPECT_TRUE(reply);
     if (!reply) return session;
@@ -102,6 +109,7 @@ class LoopTest : public ::testing::Test {
     return request;
   }
 
+  ConnectionNumber connection_ = 1;  // of the calls from now on
   Metrics metrics_;
   ServiceManager no_systemd_;
   KeptRings kept_rings_{no_systemd_, metrics_};
@@ -200,6 +208,68 @@ TEST_F(LoopTest, MemoryWhoseCallerIsGoneIsNotMadeAndCostsNothing) {
   EXPECT_EQ(metrics_.registered_bytes.value(), 0);
   EXPECT_EQ(worker_->buffers(), 0u);
   EXPECT_TRUE(call(&NodeControl::allocate_buffer, allocation(session, 4096)));
+}
+
+// Beside a worker of GPUs that lets go of what was released when the test says so.
+class WaitsForRoom : public LoopTest {
+ protected:
+  std::vector<WorkerRef> workers() override {
+    gpu_worker_.gpus = gpu_worker_.keeps_released = true;
+    std::vector<WorkerRef> all = LoopTest::workers();
+    all.push_back(
+        {.device = "gpu", .worker = &gpu_worker_, .recorder = nullptr, .gpus = {"GPU-0"}});
+    return all;
+  }
+  void release_gpu_memory() {
+    v1::AllocateBufferRequest request = allocation(attach("GPU-0"), FakeWorker::kGranule);
+    const Result<v1::BufferReply> made = call(&NodeControl::allocate_buffer, request);
+    ASSERT_TRUE(made) << made.error().to_string();
+    v1::ReleaseBufferRequest release;
+    *release.mutable_session() = request.session();
+    release.set_buffer(made->buffer());
+    ASSERT_TRUE(call(&NodeControl::release_buffer, release));
+    gpu_worker_.holding = true;
+  }
+  void use(const Settings::Quota& quota) {
+    auto settings = std::make_shared<Settings>();
+    settings->quota = quota;
+    on_loop([&] { control_->use_settings(settings); });
+  }
+  bool eventually_waiting(std::size_t calls) {
+    for (int i = 0; i < 1000 && gpu_worker_.held() != calls; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return gpu_worker_.held() == calls;
+  }
+  void on_loop(const std::function<void()>& task) {
+    std::promise<void> done;
+    loop_->post([&] {
+      task();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+
+  FakeWorker gpu_worker_;
+};
+
+// Of four mappings one user has two at most: the session's and the buffer's of the GPU.
+TEST_F(WaitsForRoom, AnAttachWhoseConnectionEndsMeanwhileOpensNothingAndKeepsNothing) {
+  release_gpu_memory();
+  use({.node_mappings = 4});
+  connection_ = 7;
+  auto gone = begin(&NodeControl::attach, attach_request("host:0"));
+  connection_ = 8;
+  auto other = begin(&NodeControl::attach, attach_request("host:0"));
+  ASSERT_TRUE(eventually_waiting(2));
+  on_loop([this] { control_->connection_hung_up(7); });
+  gpu_worker_.let_go();
+  const Result<v1::AttachReply> unheard = wait(std::move(gone));
+  ASSERT_FALSE(unheard);
+  EXPECT_EQ(unheard.error().code, ErrorCode::Cancelled) << unheard.error().to_string();
+  const Result<v1::AttachReply> attached = wait(std::move(other));
+  EXPECT_TRUE(attached) << "there is room for one: " << attached.error().to_string();
+  EXPECT_EQ(worker_->open_sessions(), 1u);
+  EXPECT_EQ(metrics_.sessions.value(), 2);
 }
 
 TEST_F(LoopTest, HearsALateAnswerAfterTheDeadlineHasBeenToldOnce) {
