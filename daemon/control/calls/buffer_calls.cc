@@ -5,6 +5,14 @@
 #include "daemon/control/descriptors/shared_memory.h"
 
 namespace arcomm {
+namespace {
+
+Error caller_left() {
+  return error(ErrorCode::Cancelled, Reason::None,
+               "the caller went away before the memory was there");
+}
+
+}  // namespace
 
 BufferCalls::BufferCalls(ControlState& state, FairPrefault& fair_prefault, SessionGroups& groups)
     : state_(state), on_gpus_(state), fair_prefault_(fair_prefault), groups_(groups) {}
@@ -47,16 +55,19 @@ void BufferCalls::charge(const Caller& caller, const std::shared_ptr<NewBuffer>&
   constexpr auto kHost = NewBuffer::Memory::Host;
   const std::uint64_t bytes = buffer->spec.handle.length_bytes;
   const uid_t uid = caller.peer.uid;
-  charge_with_room(state_,
-                   {.uid = uid,
-                    .session = buffer->session,
-                    .waits_until_ns = caller.waits_until_ns,
-                    .demands = demands_of(state_.quotas, bytes, kHost),
-                    .charge = [this, buffer, uid,
-                               bytes] { return buffer->charge(state_.quotas, uid, bytes, kHost); }},
-                   [buffer, then = std::move(then)](const Status& charged) {
-                     charged ? then() : buffer->fail(charged.error());
-                   });
+  if (caller.call != 0) waiting_.insert(caller.call);
+  charge_with_room(
+      state_,
+      {.uid = uid,
+       .session = buffer->session,
+       .waits_until_ns = caller.waits_until_ns,
+       .demands = demands_of(state_.quotas, bytes, kHost),
+       .charge = [this, buffer, uid,
+                  bytes] { return buffer->charge(state_.quotas, uid, bytes, kHost); }},
+      [this, buffer, call = caller.call, then = std::move(then)](const Status& charged) {
+        if (call != 0 && waiting_.erase(call) == 0) return buffer->fail(caller_left());
+        charged ? then() : buffer->fail(charged.error());
+      });
 }
 
 Answer<v1::BufferReply> BufferCalls::kept_if_fetched(const Caller& caller, SessionId session,
@@ -105,8 +116,8 @@ void BufferCalls::charge_groups(const std::shared_ptr<NewBuffer>& buffer, std::u
 }
 
 void BufferCalls::cancel_allocation(std::uint64_t call) {
-  fair_prefault_.drop_call(call, error(ErrorCode::Cancelled, Reason::None,
-                                       "the caller went away before the memory was there"));
+  waiting_.erase(call);
+  fair_prefault_.drop_call(call, caller_left());
 }
 
 void BufferCalls::session_gone(SessionId session) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <unordered_set>
 
 #include "daemon/control/calls/gpu_buffer_calls.h"
 #include "daemon/control/calls/new_buffer.h"
@@ -60,6 +61,7 @@ class BufferCalls {
   GpuBufferCalls on_gpus_;
   FairPrefault& fair_prefault_;
   SessionGroups& groups_;
+  std::unordered_set<std::uint64_t> waiting_;  // calls, for room
 };
 
 }  // namespace arcomm

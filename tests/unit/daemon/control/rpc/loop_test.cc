@@ -272,6 +272,23 @@ TEST_F(WaitsForRoom, AnAttachWhoseConnectionEndsMeanwhileOpensNothingAndKeepsNot
   EXPECT_EQ(metrics_.sessions.value(), 2);
 }
 
+TEST_F(WaitsForRoom, AnAllocationWhoseCallerLeavesMeanwhileIsNotMadeAndCostsNothing) {
+  release_gpu_memory();
+  const v1::SessionRef session = attach("host:0");
+  use({.buffers = 1});
+  auto gone = begin(&NodeControl::allocate_buffer, allocation(session, 4096), 1);
+  auto other = begin(&NodeControl::allocate_buffer, allocation(session, 4096), 2);
+  ASSERT_TRUE(eventually_waiting(2));
+  on_loop([this] { control_->cancel_allocation(1); });
+  gpu_worker_.let_go();
+  const Result<v1::BufferReply> unheard = wait(std::move(gone));
+  ASSERT_FALSE(unheard);
+  EXPECT_EQ(unheard.error().code, ErrorCode::Cancelled) << unheard.error().to_string();
+  const Result<v1::BufferReply> made = wait(std::move(other));
+  EXPECT_TRUE(made) << "there is room for one: " << made.error().to_string();
+  EXPECT_EQ(worker_->buffers(), 1u);
+}
+
 TEST_F(LoopTest, HearsALateAnswerAfterTheDeadlineHasBeenToldOnce) {
   std::promise<ErrorCode> told;
   std::promise<int> late;
