@@ -18,11 +18,15 @@ DeviceWorker* find_gpu_worker(const NodeDevices& devices) {
   return found == devices.workers().end() ? nullptr : found->worker;
 }
 
-bool may_get_room(const WaitingCharge& wanted) {
+bool may_get_room(const ControlState& state, const WaitingCharge& wanted) {
   bool lacks_room = false;
   for (const Demand& one : wanted.demands) {
-    if (one.of.ask(wanted.uid, one.amount) == FairShare::Answer::Yes) continue;
+    const FairShare::Answer answer = one.of.ask(wanted.uid, one.amount);
+    if (answer == FairShare::Answer::Yes) continue;
     if (!one.is_of_gpus || !one.of.could_have(wanted.uid, one.amount)) return false;
+    // Others' memory would go, and its own limit be where it was.
+    if (answer == FairShare::Answer::UidHasMost && !state.at_workers.has_any(wanted.uid))
+      return false;
     lacks_room = true;
   }
   return lacks_room;
@@ -33,7 +37,7 @@ bool may_get_room(const WaitingCharge& wanted) {
 void charge_with_room(ControlState& state, WaitingCharge wanted,
                       std::function<void(const Status&)> then) {
   DeviceWorker* const gpus = find_gpu_worker(state.devices);
-  if (gpus == nullptr || !may_get_room(wanted)) return then(wanted.charge());
+  if (gpus == nullptr || !may_get_room(state, wanted)) return then(wanted.charge());
   const std::uint64_t longest =
       EventLoop::now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(kMakeRoom).count());
   auto heard = [&state, session = wanted.session, charge = std::move(wanted.charge),

@@ -44,7 +44,7 @@ void CommunicatorJoins::join(SessionEntry& session, Rendezvous::Call call,
       return answer(taken.error());
     }
     member.memory = std::make_shared<GpuShares::SharePtr>();
-    call.token = state_.at_workers.token_of(member.memory);
+    call.token = state_.at_workers.token_of(session.peer.uid, member.memory);
   }
   // A client that reads another table version gets no memory on the host.
   const bool gets_ticket = call.on_gpu || call.launch_table_version == kLaunchTableVersion;

@@ -136,12 +136,14 @@ void GpuBufferCalls::allocate_buffer(SessionEntry& session,
                     .waits_until_ns = waits_until_ns,
                     .demands = std::move(demands),
                     .charge = charge},
-                   [this, buffer, asked, waits_until_ns, gpu = *gpu](const Status& charged) {
+                   [this, buffer, asked, waits_until_ns, gpu = *gpu,
+                    uid = session.peer.uid](const Status& charged) {
                      if (!charged) return buffer->fail(charged.error());
-                     allocate(buffer, {.device = gpu,
-                                       .bytes = asked,
-                                       .deadline_ns = waits_until_ns,
-                                       .token = state_.at_workers.token_of(buffer->held.charges)});
+                     allocate(buffer,
+                              {.device = gpu,
+                               .bytes = asked,
+                               .deadline_ns = waits_until_ns,
+                               .token = state_.at_workers.token_of(uid, buffer->held.charges)});
                    });
 }
 
@@ -263,14 +265,14 @@ void GpuBufferCalls::register_buffer(SessionEntry& session,
        .waits_until_ns = waits_until_ns,
        .demands = demands_of(state_.quotas, request.length_bytes(), NewBuffer::Memory::Gpu),
        .charge = charge},
-      [this, buffer, memory, chunks](const Status& charged) {
+      [this, buffer, memory, chunks, uid = session.peer.uid](const Status& charged) {
         if (!charged) return buffer->fail(charged.error());
         // Not before: of what is refused the last close may be ours, and take long.
         for (HeldChunk& held : **chunks) {
           if (held.memory != nullptr) held.chunk.memory = std::move(*held.memory);
           buffer->spec.chunks.push_back(std::move(held.chunk));
         }
-        buffer->spec.token = state_.at_workers.token_of(buffer->held.charges);
+        buffer->spec.token = state_.at_workers.token_of(uid, buffer->held.charges);
         add_to_worker(state_, buffer, memory);
       });
 }

@@ -19,16 +19,21 @@ struct ChargesAtWorkers::Loop {
 ChargesAtWorkers::ChargesAtWorkers(EventLoop& loop) : loop_(new Loop{.mutex = {}, .loop = &loop}) {}
 
 ChargesAtWorkers::~ChargesAtWorkers() {
-  kept_->clear();
+  *kept_ = {};
   const std::lock_guard lock(loop_->mutex);
   loop_->loop = nullptr;
 }
 
-MemoryToken ChargesAtWorkers::token_of(std::shared_ptr<const void> charges) {
+MemoryToken ChargesAtWorkers::token_of(uid_t uid, std::shared_ptr<const void> charges) {
   const std::uint64_t number = next_++;
-  kept_->emplace(number, std::move(charges));
-  return MemoryToken(nullptr, [loop = loop_, kept = kept_, number](std::nullptr_t) {
-    loop->post([kept, number] { kept->erase(number); });
+  kept_->charges.emplace(number, std::move(charges));
+  ++kept_->of_uid[uid];
+  return MemoryToken(nullptr, [loop = loop_, kept = kept_, uid, number](std::nullptr_t) {
+    loop->post([kept, uid, number] {
+      if (kept->charges.erase(number) == 0) return;  // all were given back
+      if (const auto count = kept->of_uid.find(uid); --count->second == 0)
+        kept->of_uid.erase(count);
+    });
   });
 }
 

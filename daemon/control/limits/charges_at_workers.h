@@ -4,6 +4,9 @@
 // of record and token. Thread: the control loop; tokens may go on any, and after this.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
@@ -20,12 +23,16 @@ class ChargesAtWorkers {
   ChargesAtWorkers(const ChargesAtWorkers&) = delete;
   ChargesAtWorkers& operator=(const ChargesAtWorkers&) = delete;
 
-  // For one who may keep it longer than `charges` are held here.
-  MemoryToken token_of(std::shared_ptr<const void> charges);
+  // For one who may keep it longer than `charges`, which are the uid's, are held here.
+  MemoryToken token_of(uid_t uid, std::shared_ptr<const void> charges);
+  bool has_any(uid_t uid) const { return kept_->of_uid.contains(uid); }
 
  private:
   struct Loop;
-  using Kept = std::unordered_map<std::uint64_t, std::shared_ptr<const void>>;
+  struct Kept {
+    std::unordered_map<std::uint64_t, std::shared_ptr<const void>> charges;
+    std::unordered_map<uid_t, std::size_t> of_uid;  // how many; none is 0
+  };
 
   const std::shared_ptr<Loop> loop_;
   const std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();  // of the loop alone

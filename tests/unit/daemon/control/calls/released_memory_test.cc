@@ -4,7 +4,9 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "daemon/control/calls/charge_with_room.h"
 #include "daemon/control/calls/gpu_buffer_calls.h"
 #include "daemon/control/limits/charges_at_workers.h"
 #include "tests/support/sessions/lingering_socket.h"
@@ -57,9 +59,33 @@ class ReleasedMemory : public LateWorkerTest {
     worker_->let_go_of_released(caller_.peer.uid, 0, [&](const Status&) { gone.set_value(); });
     gone.get_future().wait();
   }
-  void may_have(std::uint64_t buffers, std::uint64_t bytes) {
+  // What another user, who has one of it, is told who asks for one more.
+  Error refusal_of_a_second(QuotaKind kind) {
+    constexpr uid_t kOther = 1001;
+    std::promise<Error> told;
+    std::vector<ChargePtr> charges;
+    const auto charge = [&]() -> Status {
+      Result<ChargePtr> one = state_->quotas.charge(kOther, kind);
+      if (!one) return std::move(one).error();
+      charges.push_back(std::move(one).value());
+      return {};
+    };
+    loop_->post([&] {
+      EXPECT_TRUE(charge());
+      charge_with_room(
+          *state_, {.uid = kOther, .demands = {{state_->quotas.shares(kind)}}, .charge = charge},
+          [&](const Status& charged) {
+            charges.clear();
+            told.set_value(charged ? error(ErrorCode::Ok, Reason::None, "charged")
+                                   : charged.error());
+          });
+    });
+    return told.get_future().get();
+  }
+  void may_have(std::uint64_t buffers, std::uint64_t bytes, std::uint64_t node_mappings = 0) {
     on_loop<bool>([&] {
       auto settings = std::make_shared<Settings>();
+      settings->quota.node_mappings = node_mappings;
       settings->quota.buffers = buffers;
       settings->quota.registered_bytes = bytes;
       state_->use_settings(std::move(settings));
@@ -176,6 +202,29 @@ TEST_F(ReleasedMemory, IsNoRoomForWhoAsksForMoreThanTheLimit) {
   EXPECT_EQ(worker_->asked_to_let_go, 0) << "the GPUs would stop for nothing";
 }
 
+// Nor is a GPU stopped for somebody of the host alone whose own limit it is.
+TEST_F(ReleasedMemory, IsNotWaitedForAtALimitOfAUserWhoHasNoneOfIt) {
+  may_have(1, 1 << 30);
+  const Result<BufferId> made = allocate();
+  ASSERT_TRUE(made.ok()) << made.error().to_string();
+  release(*made);
+  const Error refused = refusal_of_a_second(QuotaKind::Buffers);
+  EXPECT_EQ(refused.reason, Reason::Quota);
+  EXPECT_EQ(refused.message.find("released"), std::string::npos) << refused.message;
+  EXPECT_EQ(worker_->asked_to_let_go, 0);
+}
+
+TEST_F(ReleasedMemory, IsWaitedForWhereTheNodeIsShortByAUserWhoHasNoneOfIt) {
+  may_have(64, 1 << 30, 4);
+  for (int i = 0; i < 2; ++i) {
+    const Result<BufferId> made = allocate();
+    ASSERT_TRUE(made.ok()) << made.error().to_string();
+    release(*made);
+  }
+  EXPECT_EQ(refusal_of_a_second(QuotaKind::Mappings).message, "charged");
+  EXPECT_EQ(worker_->asked_to_let_go, 1);
+}
+
 TEST_F(ReleasedMemory, ThatIsWaitedForMakesNoRoomInADaemonThatStops) {
   may_have(64, kBytes);
   const Result<BufferId> made = allocate();
@@ -223,7 +272,7 @@ TEST(ChargesAtWorkersTest, TokensMayOutliveEverythingElse) {
   {
     const std::unique_ptr<EventLoop> loop = EventLoop::create().value();
     ChargesAtWorkers charges(*loop);
-    token = charges.token_of(charge);
+    token = charges.token_of(1000, charge);
     EXPECT_EQ(charge.use_count(), 2);
   }
   EXPECT_EQ(charge.use_count(), 1);
