@@ -179,13 +179,13 @@ TEST_F(CudaDeviceTest, WhatIsNotClearedInTimeKeepsItsTokenUntilItIsAbandoned) {
   EXPECT_TRUE(device_->keeps_uncleared());
   second.reset();
   EXPECT_FALSE(of_second.expired());
-  // What is in the stream takes the copy engine milliseconds, beside the other work, too.
+  // It is held while the kernel that tried for room still waits for it, behind the stranger's.
+  ASSERT_NO_FATAL_FAILURE(strangers.end());
   std::vector<Memory> abandoned;
   while (abandoned.empty() &&
          std::chrono::steady_clock::now() < asked + std::chrono::milliseconds(150))
     abandoned = device_->take_abandoned(true);
   EXPECT_EQ(abandoned.size(), 1u) << "nobody else will come for it";
-  ASSERT_NO_FATAL_FAILURE(strangers.end());
   EXPECT_FALSE(device_->keeps_uncleared());
   EXPECT_FALSE(of_second.expired());
   abandoned.clear();
