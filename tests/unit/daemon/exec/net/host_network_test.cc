@@ -162,7 +162,7 @@ TEST(HostNetwork, LargeOperationsWithACodecUseTheirRoomsAgain) {
 // some go on to the one side and some to the other.
 TEST(HostNetwork, BlocksGoRoundARingToOneSideAndToBoth) {
   for (const std::int64_t both : {0, -1}) {
-    for (const std::uint32_t nodes : {2U, 3U, 4U, 5U, 6U}) {
+    for (const std::uint32_t nodes : {2U, 3U, 4U, 5U}) {
       ClusterShape shape = flat(nodes, NetAlgorithm::Ring);
       shape.node_of_rank.push_back(0);  // a second rank there
       shape.policy.ring.bidirectional_max_bytes = both;
@@ -170,7 +170,7 @@ TEST(HostNetwork, BlocksGoRoundARingToOneSideAndToBoth) {
       shape.staging_bytes = 32 << 20;
       NodeCluster cluster(shape, nodes);
       ASSERT_TRUE(cluster.form());
-      for (const std::uint64_t count : {1ULL, 33ULL, 70'001ULL, 700'003ULL}) {
+      for (const std::uint64_t count : {1ULL, 33ULL, 20'001ULL, 300'003ULL}) {
         cluster.call(
             {.count = count, .dtype = DType::BFloat16, .op = ReduceOp::Avg, .codec = Codec::Q6});
         cluster.call(
