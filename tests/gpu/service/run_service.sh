@@ -170,7 +170,7 @@ if [[ $parts == *" beside "* ]] && alive; then
   export PYTHONPATH=$here/python${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
   for ranks in "${ranks_here[@]}"; do
     alive || break
-    LIMIT=120 run_ranks beside "$ranks" python3 "$here/torch_beside_rank.py" --json "$out/beside-$ranks.json"
+    LIMIT=120 run_ranks beside "$ranks" python3 "$here/torch_backend_rank.py" --beside --json "$out/beside-$ranks.json"
     cat "$out/beside-$ranks-0.log"
   done
 fi

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """A PyTorch process, one per GPU, whose default process group is "arcomm", held to a group of NCCL's beside it.
 
-  torch_backend_rank.py --rank R --ranks N --id-file PATH [--killed | --abandoned | --figures]
+  torch_backend_rank.py --rank R --ranks N --id-file PATH [--killed | --abandoned | --figures | --beside [--json PATH]]
 
 Without a word: AllReduces of CUDA tensors over types, operations, streams and graphs, DDP, groups. --killed: the last
 rank dies, and the others must hear its name within seconds. --abandoned: it dies, and the others look at nothing any
 more: their watchdogs must end them, with status 70. --figures: host time of a call and tokens per second of a
-tensor-parallel decoder, ours and NCCL's. Prints lines with the verdict; exit code 1 where anything differs.
+tensor-parallel decoder, ours and NCCL's. --beside: what AllReduces and matrix products take from each other, ours
+and NCCL's. Prints lines with the verdict; exit code 1 where anything differs.
 """
 import argparse
 import datetime
@@ -17,6 +18,7 @@ import signal
 import sys
 import time
 import traceback
+from pathlib import Path
 
 os.environ.setdefault("ARCOMM_DEVICE", "gpu")
 
@@ -26,6 +28,7 @@ import torch.distributed as dist
 import arcomm
 import arcomm.torch_backend
 
+from torch_backend_beside import beside_figures
 from torch_backend_checks import Checks
 from torch_backend_figures import host_figures, serving_figures
 
@@ -114,10 +117,21 @@ def figures(options):
     dist.all_reduce(torch.ones(1, device="cuda"), group=reference)
     host_figures(group, reference, options.rank)
     serving_figures(group, reference, options.rank, options.ranks)
+    leave()
+
+
+def beside(options):
+    started(options, torch.device("cuda", options.rank))
+    beside_figures(options.rank, options.ranks, options.json)
+    leave()
+
+
+def leave():
+    """Does not return: graphs of NCCL's operations live on."""
     dist.barrier()
     torch.cuda.synchronize()
     sys.stdout.flush()
-    os._exit(0)  # graphs of NCCL's operations live on
+    os._exit(0)
 
 
 def main():
@@ -128,12 +142,15 @@ def main():
     parser.add_argument("--killed", action="store_true")
     parser.add_argument("--abandoned", action="store_true")
     parser.add_argument("--figures", action="store_true")
+    parser.add_argument("--beside", action="store_true")
+    parser.add_argument("--json", type=Path)
     parser.add_argument("--only", nargs="*", help="checks by their names")
     options = parser.parse_args()
     logging.basicConfig(format="%(message)s")
     faulthandler.dump_traceback_later(100, exit=True)  # says where it hung
     try:
-        (killed if options.killed else abandoned if options.abandoned else figures if options.figures else check)(options)
+        (killed if options.killed else abandoned if options.abandoned else figures if options.figures
+         else beside if options.beside else check)(options)
     except Exception as why:  # one line is all that the caller shows; the process group may hang in its own end
         traceback.print_exc()
         print(f"rank {options.rank}: FAILED: {type(why).__name__}: {why}", flush=True)
