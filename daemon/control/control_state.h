@@ -9,7 +9,7 @@
 
 #include "config/settings.h"
 #include "daemon/control/access/caller.h"
-#include "daemon/control/calls/in_call_exchanges.h"
+#include "daemon/control/calls/communicators/in_call_exchanges.h"
 #include "daemon/control/calls/worker_replies.h"
 #include "daemon/control/descriptors/fd_closer.h"
 #include "daemon/control/limits/charges_at_workers.h"

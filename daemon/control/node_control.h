@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "daemon/control/calls/buffer_calls.h"
-#include "daemon/control/calls/communicator_calls.h"
-#include "daemon/control/calls/communicator_joins.h"
+#include "daemon/control/calls/buffers/buffer_calls.h"
+#include "daemon/control/calls/communicators/communicator_calls.h"
+#include "daemon/control/calls/communicators/communicator_joins.h"
 #include "daemon/control/calls/numbered_answers.h"
 #include "daemon/control/calls/plan_calls.h"
 #include "daemon/control/calls/session_calls.h"

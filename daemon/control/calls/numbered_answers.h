@@ -8,7 +8,7 @@
 #include <utility>
 #include <variant>
 
-#include "daemon/control/calls/buffer_calls.h"
+#include "daemon/control/calls/buffers/buffer_calls.h"
 #include "daemon/control/calls/plan_calls.h"
 #include "daemon/control/control_state.h"
 

@@ -9,8 +9,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "daemon/control/calls/buffer_calls.h"
-#include "daemon/control/calls/communicator_joins.h"
+#include "daemon/control/calls/buffers/buffer_calls.h"
+#include "daemon/control/calls/communicators/communicator_joins.h"
 #include "daemon/control/calls/session_groups.h"
 #include "daemon/control/control_state.h"
 #include "daemon/control/descriptors/fd_channel.h"

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "daemon/control/calls/in_call_exchanges.h"
+#include "daemon/control/calls/communicators/in_call_exchanges.h"
 #include "daemon/control/rendezvous/rendezvous.h"
 #include "daemon/exec/snapshots.h"
 #include "proto/arcommd/v1/control.pb.h"

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "daemon/control/calls/in_call_exchanges.h"
+#include "daemon/control/calls/communicators/in_call_exchanges.h"
 #include "daemon/telemetry/flight_recorder.h"
 #include "proto/arcommd/v1/control.pb.h"
 

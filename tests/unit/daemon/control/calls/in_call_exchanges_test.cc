@@ -1,5 +1,5 @@
 // Whose quotas and control groups pay for the memory in which calls meet.
-#include "daemon/control/calls/in_call_exchanges.h"
+#include "daemon/control/calls/communicators/in_call_exchanges.h"
 
 #include <gtest/gtest.h>
 

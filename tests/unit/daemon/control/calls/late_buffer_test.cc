@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "daemon/control/calls/gpu_buffer_calls.h"
+#include "daemon/control/calls/buffers/gpu_buffer_calls.h"
 #include "tests/unit/daemon/control/calls/late_worker_fixture.h"
 
 namespace arcomm::test {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/control/calls/buffers/gpu_buffer_calls.h"
 #include "daemon/control/calls/charge_with_room.h"
-#include "daemon/control/calls/gpu_buffer_calls.h"
 #include "daemon/control/limits/charges_at_workers.h"
 #include "tests/support/sessions/lingering_socket.h"
 #include "tests/unit/daemon/control/calls/late_worker_fixture.h"

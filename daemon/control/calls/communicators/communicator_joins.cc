@@ -1,4 +1,4 @@
-#include "daemon/control/calls/communicator_joins.h"
+#include "daemon/control/calls/communicators/communicator_joins.h"
 
 #include <algorithm>
 #include <utility>

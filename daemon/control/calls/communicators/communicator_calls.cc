@@ -1,4 +1,4 @@
-#include "daemon/control/calls/communicator_calls.h"
+#include "daemon/control/calls/communicators/communicator_calls.h"
 
 #include <algorithm>
 #include <cstring>

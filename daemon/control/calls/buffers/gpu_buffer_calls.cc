@@ -1,11 +1,11 @@
-#include "daemon/control/calls/gpu_buffer_calls.h"
+#include "daemon/control/calls/buffers/gpu_buffer_calls.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "daemon/control/calls/buffers/new_buffer.h"
 #include "daemon/control/calls/charge_with_room.h"
-#include "daemon/control/calls/new_buffer.h"
 
 namespace arcomm {
 namespace {

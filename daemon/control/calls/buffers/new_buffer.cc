@@ -1,4 +1,4 @@
-#include "daemon/control/calls/new_buffer.h"
+#include "daemon/control/calls/buffers/new_buffer.h"
 
 #include <cerrno>
 #include <cstring>

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "daemon/control/calls/communicator_joins.h"
+#include "daemon/control/calls/communicators/communicator_joins.h"
 #include "daemon/control/control_state.h"
 
 namespace arcomm {

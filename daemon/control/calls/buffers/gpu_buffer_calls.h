@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "daemon/control/calls/new_buffer.h"
+#include "daemon/control/calls/buffers/new_buffer.h"
 #include "daemon/control/control_state.h"
 
 namespace arcomm {

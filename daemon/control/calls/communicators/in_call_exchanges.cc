@@ -1,4 +1,4 @@
-#include "daemon/control/calls/in_call_exchanges.h"
+#include "daemon/control/calls/communicators/in_call_exchanges.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -9,8 +9,8 @@
 #include <memory>
 #include <unordered_set>
 
-#include "daemon/control/calls/gpu_buffer_calls.h"
-#include "daemon/control/calls/new_buffer.h"
+#include "daemon/control/calls/buffers/gpu_buffer_calls.h"
+#include "daemon/control/calls/buffers/new_buffer.h"
 #include "daemon/control/calls/session_groups.h"
 #include "daemon/control/control_state.h"
 #include "daemon/control/descriptors/fair_prefault.h"

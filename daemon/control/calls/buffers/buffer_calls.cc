@@ -1,4 +1,4 @@
-#include "daemon/control/calls/buffer_calls.h"
+#include "daemon/control/calls/buffers/buffer_calls.h"
 
 #include <utility>
 
