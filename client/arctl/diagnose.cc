@@ -24,7 +24,8 @@ Frame render(const v1::CommunicatorsReply& reply, const Invocation& invocation) 
       // What a rank of another node has called is that node's to say.
       if (!is_elsewhere(member)) frame.text += "  called " + std::to_string(member.last_seq());
       if (!member.waiting().empty()) frame.text += "  waits for " + printable(member.waiting());
-      if (last == &member) frame.text += painted("  <- behind", Colour::Yellow, invocation.colour);
+      if (last != nullptr && !is_elsewhere(member) && member.last_seq() == last->last_seq())
+        frame.text += painted("  <- behind", Colour::Yellow, invocation.colour);
       frame.text += "\n";
     }
   }

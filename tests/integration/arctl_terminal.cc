@@ -102,7 +102,8 @@ TEST_F(ArctlOnATerminal, DiagnoseNamesTheStuckRankItsProcessAndItsLastCall) {  /
     const std::optional<Exit> exit = diagnose->wait(milliseconds(10000));
     drawn = diagnose->screen();
     EXPECT_EQ(diagnose->left_behind(), "");
-    return exit.has_value() && exit->code == 6;
+    // Before it has seen both calls it says that two ranks are behind.
+    return exit.has_value() && exit->code == 6 && drawn.find("ranks 0,2 wait") != drawn.npos;
   })) << drawn;
   EXPECT_NE(drawn.find("rank 1 (pid " + pid), std::string::npos) << drawn;
   const std::size_t line = drawn.find("  rank 1  pid " + pid + "  called 4");
@@ -114,6 +115,23 @@ TEST_F(ArctlOnATerminal, DiagnoseNamesTheStuckRankItsProcessAndItsLastCall) {  /
   EXPECT_TRUE(clients[0]->hear().ok());
   EXPECT_TRUE(clients[2]->hear().ok());
   EXPECT_EQ(arctl(node(), {"diagnose"}).code, 0) << "healthy again";
+}
+
+TEST_F(ArctlOnATerminal, DiagnoseMarksEveryRankThatIsBehind) {
+  start();
+  const Clients clients = start_ranks(node(), 3, "init 20000");
+  clients[2]->tell("allreduce c0 10 float32 sum");
+  ArctlRun diagnosed;
+  EXPECT_TRUE(eventually(milliseconds(10000), [&] {
+    diagnosed = arctl(node(), {"diagnose"});
+    return diagnosed.code == 6;
+  })) << diagnosed.output;
+  EXPECT_EQ(count_of(diagnosed.output, "<- behind"), 2u) << diagnosed.output;
+  EXPECT_EQ(count_of(diagnosed.output, "called 0  <- behind"), 2u) << diagnosed.output;
+  clients[0]->tell("allreduce c0 10 float32 sum");
+  clients[1]->expect_ok("allreduce c0 10 float32 sum");
+  EXPECT_TRUE(clients[0]->hear().ok());
+  EXPECT_TRUE(clients[2]->hear().ok());
 }
 
 }  // namespace

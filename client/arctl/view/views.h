@@ -33,8 +33,8 @@ bool keep_communicators(v1::CommunicatorsReply& reply, std::string_view prefix);
 // One sentence for a communicator that needs attention, "" for one that does not: the daemon's own
 // diagnosis, or what the ranks' counts say.
 std::string diagnosis_of(const v1::CommunicatorStatus& communicator);
-// The rank with the fewest operations, or null when all have the same number.
 bool is_elsewhere(const v1::RankStatus& member);  // on another node than the daemon's
+// The first of those with the fewest operations, or null when all have the same number.
 const v1::RankStatus* lagging_rank(const v1::CommunicatorStatus& communicator);
 Json diagnosis_json(const v1::CommunicatorsReply& reply);
 
