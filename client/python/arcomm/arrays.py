@@ -14,6 +14,7 @@ from .errors import ArcommError
 
 _BY_NAME = {kind.name.lower(): kind for kind in DataType}
 _KNOWN: dict[Any, DataType] = {}  # of what has been asked before: a call's time is a concern
+_torch: Any = None  # the module, once somebody has imported it
 _SIZES = {DataType.Float16: 2, DataType.Bfloat16: 2, DataType.Float32: 4, DataType.Float64: 8}
 
 
@@ -74,14 +75,19 @@ def elements_of(array: Any, name: str = "x") -> Elements:
 def tensor_in_place(x: Any) -> tuple[int, int, DataType, int | None] | None:
     """Address, count, type and current stream of a plain torch tensor that can be summed as it is, within a microsecond;
     None for anything else, which elements_of looks at."""
-    torch = sys.modules.get("torch")
-    if torch is None or type(x) is not torch.Tensor:
+    global _torch
+    if _torch is None:
+        _torch = sys.modules.get("torch")
+    if _torch is None or type(x) is not _torch.Tensor:
         return None
     kind = _KNOWN.get(x.dtype)
-    if kind is None or not x.is_contiguous() or not (x.is_cuda if session.on_gpu() else x.is_cpu):
+    if kind is None or not x.is_contiguous():
         return None
-    stream = torch._C._cuda_getCurrentRawStream(x.get_device()) if session.on_gpu() else None
-    return x.data_ptr(), x.numel(), kind, stream
+    if not session.on_gpu():
+        return (x.data_ptr(), x.numel(), kind, None) if x.is_cpu else None
+    if not x.is_cuda:
+        return None
+    return x.data_ptr(), x.numel(), kind, _torch._C._cuda_getCurrentRawStream(x.get_device())
 
 
 def stream_of(stream: Any, array: Any) -> int | None:

@@ -146,7 +146,10 @@ class Communicator:
             if number is not None and place is not None:
                 address, count, kind, current = place
                 keep_until_end(x)
-                check(load().arcAllReduce(address, address, count, kind, number, self.handle(), current))
+                handle = self._handle or self.handle()
+                result = load().arcAllReduce(address, address, count, kind, number, handle, current)
+                if result:
+                    check(result)
                 return x
         request = Request(x, out, op, codec, least_snr_db, most_relative_error)
         keep_until_end(request)

@@ -7,7 +7,16 @@ from typing import Any
 
 from .library import check, load
 
-_open = threading.local()
+
+
+class _Collected(threading.local):
+    """What this thread's groups hold. The defaults are the class's, so that a call outside any group finds them fast."""
+
+    depth = 0
+    kept: tuple[Any, ...] = ()
+
+
+_open = _Collected()
 
 
 class Group:
@@ -22,19 +31,19 @@ class Group:
 
     def __enter__(self) -> Group:
         check(load().arcGroupStart())
-        _open.depth = getattr(_open, "depth", 0) + 1
+        _open.depth += 1
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         _open.depth -= 1
         result = load().arcGroupEnd()
         if _open.depth == 0:
-            _open.kept = []
+            _open.kept = ()
         if kind is None:  # what was raised inside says more than what came of it
             check(result)
 
 
 def keep_until_end(*things: Any) -> None:
     """What a collected call still points to when this thread's group ends; no group, nothing is kept."""
-    if getattr(_open, "depth", 0) > 0:
-        _open.kept = [*getattr(_open, "kept", []), *things]
+    if _open.depth > 0:
+        _open.kept += things
