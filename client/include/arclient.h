@@ -158,9 +158,16 @@ typedef struct {
   /* What AllReduces of this communicator get that bring no config of their own; read during the
    * call. NULL: no codec. The same on every rank, else reason Mismatch. */
   const arcAllReduceConfig_t* all_reduce;
+  /* On GPUs: its kernels fill so many SMs of each at most, 0: as many as pay. The same on every
+   * rank of a node, else reason Mismatch. Large operations take longer for it, and computation
+   * beside them less. Not counted: what the daemon keeps for all communicators' small operations
+   * (10 SMs, while there are any), and between nodes 2 SMs for each of net.gpu_lanes. On the host
+   * it means nothing. */
+  uint32_t most_sms;
+  uint32_t reserved; /* 0 */
 } arcCommConfig_t;
 #define ARC_COMM_CONFIG_INITIALIZER \
-  { sizeof(arcCommConfig_t), NULL }
+  { sizeof(arcCommConfig_t), NULL, 0, 0 }
 
 typedef struct {
   size_t struct_size;
@@ -206,8 +213,9 @@ ARC_API arcResult_t arcGetUniqueId(arcUniqueId* id);
  * ranks at a time, of all users together (else reason Quota). Here and in arcCommRebuild, a GPU
  * whose context is still being set up may take up to 5 s past the timeout. */
 ARC_API arcResult_t arcCommInitRank(arcComm_t* comm, int ranks, arcUniqueId id, int rank);
-/* As arcCommInitRank, with a default codec or error class for the communicator's AllReduces, which
- * it keeps when it is rebuilt. arctl comms shows it, and what becomes of it. config may be NULL. */
+/* As arcCommInitRank, with a default codec or error class for the communicator's AllReduces, and a
+ * bound on the SMs that it fills, which it keeps when it is rebuilt. arctl comms shows them, and
+ * what becomes of them. config may be NULL. */
 ARC_API arcResult_t arcCommInitRankConfig(arcComm_t* comm, int ranks, arcUniqueId id, int rank,
                                           const arcCommConfig_t* config);
 /* Waits for this rank's operations, then leaves. Other ranks' later operations fail with reason

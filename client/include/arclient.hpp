@@ -234,6 +234,9 @@ class Communicator {
     config.all_reduce = &all_reduce;
     check(arcCommInitRankConfig(&comm_, ranks, id, rank, &config));
   }
+  Communicator(int ranks, const arcUniqueId& id, int rank, const arcCommConfig_t& config) {
+    check(arcCommInitRankConfig(&comm_, ranks, id, rank, &config));
+  }
   Communicator(Communicator&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
   Communicator& operator=(Communicator&& other) noexcept {
     std::swap(comm_, other.comm_);

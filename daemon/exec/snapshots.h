@@ -47,6 +47,7 @@ struct CommunicatorSnapshot {
   std::string why_no_slots = {};   // likewise, for the algorithms that need some
   std::string why_no_codecs = {};  // likewise, where its ranks are on several nodes
   Coding default_coding = {};
+  std::uint32_t most_sms = 0;  // CommunicatorSpec's
   std::uint32_t nodes = 1;
   NetworkPolicy policy = {};  // where it spans several
 };

@@ -104,6 +104,8 @@ struct CommunicatorSpec {
   uid_t uid = 0;                   // whose ranks these are
   NetworkPolicy policy = {};       // the same on all nodes
   Coding default_coding = {};      // of operations that say nothing themselves; of all ranks alike
+  // GPU workers: of each GPU, for the kernels of this communicator alone; 0: as many as pay.
+  std::uint32_t most_sms = 0;
 };
 
 // Memory that a session may name in its requests. The descriptor is mapped by the worker and then

@@ -9,7 +9,8 @@
 // a fourth one to have a small share, too, gives up SMs of the first
 // (gpu.in_stream_communicators). What is left is dealt out in tiny shares, for small operations; on
 // 132 SMs that is one SM, and one more communicator yet takes a tiny share of the first's. In
-// whatever order they come and go, the shares together are never more than there is.
+// whatever order they come and go, the shares together are never more than there is. One whose
+// ranks ask for fewer SMs (most_sms) has that part of its share.
 #pragma once
 
 #include <algorithm>
@@ -38,17 +39,13 @@ struct InStreamTaken {
   std::uint32_t communicators = 0;  // that have those
   std::uint32_t tiny = 0;
 
-  constexpr void add(std::uint32_t blocks);
+  constexpr void add(std::uint32_t blocks, bool is_tiny);
   friend bool operator==(const InStreamTaken&, const InStreamTaken&) = default;
 };
 
-constexpr bool is_tiny_share(std::uint32_t blocks) {
-  return blocks < kSmallShare;
-}
-
-constexpr void InStreamTaken::add(std::uint32_t blocks) {
+constexpr void InStreamTaken::add(std::uint32_t blocks, bool is_tiny) {
   if (blocks == 0) return;
-  if (is_tiny_share(blocks)) {
+  if (is_tiny) {
     tiny += blocks;
   } else {
     large += blocks;
@@ -60,7 +57,7 @@ constexpr void InStreamTaken::add(std::uint32_t blocks) {
 // way as fast.
 inline constexpr std::uint64_t kTinyShareBytes = 16ull * 1024;
 constexpr std::uint64_t most_bytes_of_share(std::uint32_t blocks) {
-  return is_tiny_share(blocks) ? blocks * kTinyShareBytes : ~std::uint64_t{0};
+  return blocks < kSmallShare ? blocks * kTinyShareBytes : ~std::uint64_t{0};
 }
 
 // The shares of one GPU. communicators: how many are meant to have one.
@@ -101,7 +98,7 @@ class InStreamShares {
   // What large and small shares make use of, if they come first.
   constexpr std::uint32_t for_first() const {
     InStreamTaken taken;
-    while (const std::uint32_t share = next(taken)) taken.add(share);
+    while (const std::uint32_t share = next(taken)) taken.add(share, false);
     return taken.large;
   }
 

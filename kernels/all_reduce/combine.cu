@@ -95,8 +95,8 @@ Status launch_combine(const CombineCall& call, void* stream) {
     chunk.vectors = chunk.vectors && lies_on(call.parts[rank], kVectorBytes);
   }
   const std::uint64_t vectors = call.count * size_of(call.dtype) / kVectorBytes;
-  const auto blocks = static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(vectors / (kThreads * kUnroll), 1, kBlocks));
+  const auto blocks = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+      vectors / (kThreads * kUnroll), 1, std::min(kBlocks, std::max(call.most_blocks, 1U))));
   const cudaError_t launched =
       with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
         cudaLaunchConfig_t config{};  // its own result: cudaGetLastError() may be anybody's

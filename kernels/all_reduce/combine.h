@@ -18,6 +18,7 @@ struct CombineCall {
   std::uint32_t ranks = 0;  // 2 .. kMaxGpuRanks
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
+  std::uint32_t most_blocks = ~std::uint32_t{0};  // 1 and more; 64 are enough for the memory
 };
 
 // `stream`: a cudaStream_t of that GPU, which is current. load_all_reduce_kernels() loads it.

@@ -139,6 +139,8 @@ std::string communicators_text(const v1::CommunicatorsReply& reply, bool colour)
     if (!table.empty()) out += table.text(colour);
     if (const std::string launches = launches_text(communicator); !launches.empty())
       out += "  " + printable(launches) + "\n";
+    if (communicator.most_sms() != 0)
+      out += "  at most " + std::to_string(communicator.most_sms()) + " SMs of each GPU\n";
     if (!communicator.why_not_in_stream().empty())
       out += "  why not more in-stream: " + printable(communicator.why_not_in_stream()) + "\n";
     if (!communicator.why_not_in_call().empty())
@@ -174,6 +176,7 @@ Json communicators_json(const v1::CommunicatorsReply& reply) {
                    {"why_not_in_call", communicator.why_not_in_call()},
                    {"why_no_slots", communicator.why_no_slots()},
                    {"why_no_codecs", communicator.why_no_codecs()},
+                   {"most_sms", communicator.most_sms()},
                    {"default_codec", default_codec_text(communicator)},
                    {"default_codec_becomes", communicator.default_codec_becomes()},
                    {"members", members_json(communicator)}});

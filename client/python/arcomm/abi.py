@@ -125,7 +125,12 @@ class AllReduceConfig(ctypes.Structure):
 
 
 class CommConfig(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("all_reduce", POINTER(AllReduceConfig))]
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("all_reduce", POINTER(AllReduceConfig)),
+        ("most_sms", c_uint32),
+        ("reserved", c_uint32),
+    ]
 
 
 class ErrorInfo(ctypes.Structure):

@@ -86,6 +86,7 @@ class Communicator:
         codec: what AllReduces that name none are rounded by: "fp8", "q8", "q6", "q4", "q8_rotated", ... It changes
             the result, within the bounds that arclient.h publishes. The same on every rank.
         least_snr_db, most_relative_error: error classes in the place of a codec.
+        most_sms: on GPUs its kernels fill so many SMs of each at most, 0: as many as pay; the same on every rank.
 
     As a context manager it leaves when the block ends, and is aborted on all ranks where the block raises.
     Threads: any; calls are ordered as they are made, and all ranks make the same ones in the same order.
@@ -100,6 +101,7 @@ class Communicator:
         codec: Any = None,
         least_snr_db: float = 0,
         most_relative_error: float = 0,
+        most_sms: int = 0,
     ) -> None:
         self._handle = abi.Handle()
         self._tickets: dict[int, Request] = {}
@@ -107,11 +109,14 @@ class Communicator:
         self.ranks = ranks
         if len(unique_id) != abi.UNIQUE_ID_BYTES:
             raise ArcommError(f"unique_id has {len(unique_id)} bytes: arcomm.unique_id() makes {abi.UNIQUE_ID_BYTES}")
+        if not 0 <= most_sms < 2**32:
+            raise ArcommError(f"most_sms is {most_sms}: it is a number of SMs, or 0 for as many as pay")
         session.ensure()
         coding = coding_of(codec, least_snr_db, most_relative_error)
         config = abi.CommConfig(
             struct_size=ctypes.sizeof(abi.CommConfig),
             all_reduce=None if coding is None else ctypes.pointer(coding),
+            most_sms=most_sms,
         )
         identity = abi.UniqueId.from_buffer_copy(unique_id)
         keep_until_end(self, config, coding)  # a group writes the handle when it ends

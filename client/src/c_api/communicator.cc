@@ -16,9 +16,9 @@ namespace {
 static_assert(sizeof(arcUniqueId) == sizeof(UniqueId) && ARC_UNIQUE_ID_BYTES == 128);
 
 Status create_communicator(arcComm_t* comm, int ranks, const UniqueId& id, int rank,
-                           const Coding& default_coding, std::shared_ptr<Gpu> gpu) {
+                           const CommunicatorConfig& config, std::shared_ptr<Gpu> gpu) {
   Result<std::shared_ptr<Communicator>> made =
-      Communicator::create(id, ranks, rank, default_coding, std::move(gpu));
+      Communicator::create(id, ranks, rank, config, std::move(gpu));
   if (!made) return std::move(made).error();
   *comm = reinterpret_cast<arcComm_t>(communicators().insert(std::move(*made)));
   return {};
@@ -68,8 +68,8 @@ arcResult_t arcCommInitRankConfig(arcComm_t* comm, int ranks, arcUniqueId id, in
   return guarded([&]() -> Status {
     if (comm == nullptr) return null_argument("comm");
     *comm = nullptr;
-    const Result<Coding> coding = read_config(config);
-    if (!coding) return coding.error();
+    const Result<CommunicatorConfig> wanted = read_config(config);
+    if (!wanted) return wanted.error();
     if (ranks < 1 || ranks > kMaxRanks) {
       return error(ErrorCode::InvalidArgument, Reason::BadValue, "ranks is ", ranks, "; 1 to ",
                    kMaxRanks, " are possible");
@@ -89,12 +89,12 @@ arcResult_t arcCommInitRankConfig(arcComm_t* comm, int ranks, arcUniqueId id, in
       Result<std::shared_ptr<Gpu>> gpu = gpu_of_this_thread();
       if (!gpu) return std::move(gpu).error();
       Group::of_this_thread().create(
-          [comm, ranks, bytes, rank, coding = *coding, gpu = std::move(*gpu)] {
-            return create_communicator(comm, ranks, bytes, rank, coding, gpu);
+          [comm, ranks, bytes, rank, wanted = *wanted, gpu = std::move(*gpu)] {
+            return create_communicator(comm, ranks, bytes, rank, wanted, gpu);
           });
       return {};
     }
-    return create_communicator(comm, ranks, bytes, rank, *coding, nullptr);
+    return create_communicator(comm, ranks, bytes, rank, *wanted, nullptr);
   });
 }
 

@@ -69,14 +69,15 @@ Result<std::optional<Coding>> read_config(const arcAllReduceConfig_t* config) {
   return std::optional(coding);
 }
 
-Result<Coding> read_config(const arcCommConfig_t* config) {
-  if (config == nullptr) return Coding{};
+Result<CommunicatorConfig> read_config(const arcCommConfig_t* config) {
+  if (config == nullptr) return CommunicatorConfig{};
   arcCommConfig_t known = ARC_COMM_CONFIG_INITIALIZER;
-  ARC_RETURN_IF_ERROR(
-      take_known(config, sizeof(arcCommConfig_t), "ARC_COMM_CONFIG_INITIALIZER", known));
+  ARC_RETURN_IF_ERROR(take_known(config, offsetof(arcCommConfig_t, most_sms),
+                                 "ARC_COMM_CONFIG_INITIALIZER", known));
+  if (known.reserved != 0) return unknown_option();
   const Result<std::optional<Coding>> coding = read_config(known.all_reduce);
   if (!coding) return coding.error();
-  return coding->value_or(Coding{});
+  return CommunicatorConfig{.all_reduce = coding->value_or(Coding{}), .most_sms = known.most_sms};
 }
 
 }  // namespace arcomm::client

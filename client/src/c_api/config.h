@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "client/include/arclient.h"
+#include "client/src/session/communicator.h"
 #include "proto/coding.h"
 #include "proto/status.h"
 
@@ -12,7 +13,6 @@ namespace arcomm::client {
 
 // nullopt where config is null.
 Result<std::optional<Coding>> read_config(const arcAllReduceConfig_t* config);
-// The default of a communicator's operations.
-Result<Coding> read_config(const arcCommConfig_t* config);
+Result<CommunicatorConfig> read_config(const arcCommConfig_t* config);
 
 }  // namespace arcomm::client

@@ -45,6 +45,7 @@ enum class CreateCommunicatorRequest : protozero::pbf_tag_type {
   DefaultLeastSnrDb = 12,
   DefaultMostRelativeError = 13,
   MostInCallBytes = 14,
+  MostSms = 15,
 };
 enum class CreateCommunicatorReply : protozero::pbf_tag_type {
   Member = 1,

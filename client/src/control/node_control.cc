@@ -181,6 +181,7 @@ Result<CreatedCommunicator> NodeControl::create_communicator(const SessionKey& s
   request.add_double(Request::DefaultLeastSnrDb, coding.error_class.least_snr_db);
   request.add_double(Request::DefaultMostRelativeError, coding.error_class.most_relative_error);
   request.add_uint64(Request::MostInCallBytes, wanted.most_in_call_bytes);
+  request.add_uint32(Request::MostSms, wanted.most_sms);
   CreatedCommunicator created;
   ARC_RETURN_IF_ERROR(exchange<Reply>(channel_, "CreateCommunicator", message, deadline,
                                       [&created](const WireReader<Reply>& reply) {

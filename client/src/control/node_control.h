@@ -50,6 +50,7 @@ struct NewCommunicator {
   std::vector<std::string> visible_gpus{};
   InStreamHindrance in_stream_hindrance = InStreamHindrance::None;
   Coding default_coding{};
+  std::uint32_t most_sms = 0;
   std::uint64_t most_in_call_bytes = 0;  // on the host; 0: the daemon's choice
 };
 struct CreatedCommunicator {

@@ -64,10 +64,9 @@ UniqueId make_unique_id() {
 }
 
 Result<std::shared_ptr<Communicator>> Communicator::create(const UniqueId& id, int ranks, int rank,
-                                                           const Coding& default_coding,
+                                                           const CommunicatorConfig& config,
                                                            std::shared_ptr<Gpu> gpu) {
-  std::shared_ptr<Communicator> made(
-      new Communicator(id, ranks, rank, default_coding, std::move(gpu)));
+  std::shared_ptr<Communicator> made(new Communicator(id, ranks, rank, config, std::move(gpu)));
   Result<std::shared_ptr<Member>> member =
       made->join(Library::instance().control_deadline(), false);
   if (!member) return std::move(member).error();
@@ -107,7 +106,8 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
          .visible_gpus = gpus != nullptr ? gpus->visible() : std::vector<std::string>(),
          .in_stream_hindrance =
              gpus != nullptr ? gpus->in_stream_hindrance() : InStreamHindrance::None,
-         .default_coding = default_coding_,
+         .default_coding = config_.all_reduce,
+         .most_sms = config_.most_sms,
          .most_in_call_bytes = *most_in_call_bytes},
         deadline.plus(kGuard));
     if (created) {
@@ -119,7 +119,7 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
       member->segment_limit_bytes = created->segment_limit_bytes != 0
                                         ? created->segment_limit_bytes
                                         : (*session)->facts().segment_limit_bytes;
-      member->default_coding = default_coding_;
+      member->default_coding = config_.all_reduce;
       // Of a daemon of another version nobody can say what pays: then nothing does.
       if (Result<LaunchTable> launches = LaunchTable::decode(created->launch_table);
           launches && gpus == nullptr)
@@ -139,7 +139,7 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
             gpus->join(gpu_, *created, static_cast<std::uint32_t>(rank_),
                        static_cast<std::uint32_t>(ranks_), deadline.plus(kGuard));
         // A default codec's kernels come now, while nothing of the communicator waits on the GPU.
-        Status loaded = on_gpu ? (*on_gpu)->prepare_codec(default_coding_.codec)
+        Status loaded = on_gpu ? (*on_gpu)->prepare_codec(config_.all_reduce.codec)
                                : Status(std::move(on_gpu).error());
         if (!loaded) {
           static_cast<void>((*session)->control().destroy_communicator(

@@ -22,12 +22,18 @@ namespace arcomm::client {
 
 using UniqueId = std::array<char, 128>;
 
+// What all ranks say alike, kept over rebuilds.
+struct CommunicatorConfig {
+  Coding all_reduce;           // of AllReduces that say nothing themselves
+  std::uint32_t most_sms = 0;  // of each GPU; 0: no bound
+};
+
 class Communicator {
  public:
   // Blocks until all ranks have called. gpu: the rank's; null on the host, or for the one that is
-  // current here. default_coding: kept over rebuilds.
+  // current here.
   static Result<std::shared_ptr<Communicator>> create(const UniqueId& id, int ranks, int rank,
-                                                      const Coding& default_coding,
+                                                      const CommunicatorConfig& config,
                                                       std::shared_ptr<Gpu> gpu);
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -45,13 +51,9 @@ class Communicator {
   Status abort();
 
  private:
-  Communicator(const UniqueId& id, int ranks, int rank, const Coding& default_coding,
+  Communicator(const UniqueId& id, int ranks, int rank, const CommunicatorConfig& config,
                std::shared_ptr<Gpu> gpu)
-      : id_(id),
-        ranks_(ranks),
-        rank_(rank),
-        default_coding_(default_coding),
-        gpu_(std::move(gpu)) {}
+      : id_(id), ranks_(ranks), rank_(rank), config_(config), gpu_(std::move(gpu)) {}
   Result<std::shared_ptr<Member>> join(Deadline deadline, bool again);
   // Ok once the daemon can no longer write on the member's behalf.
   Status leave(const Error& why, Deadline deadline);
@@ -59,7 +61,7 @@ class Communicator {
 
   const UniqueId id_;
   const int ranks_, rank_;
-  const Coding default_coding_;
+  const CommunicatorConfig config_;
   std::shared_ptr<Gpu> gpu_;  // known once the first join has ended
   mutable std::mutex mutex_;
   std::shared_ptr<Member> member_;

@@ -40,6 +40,13 @@ std::optional<Error> disagreement(const WaitingCalls& calls, int ranks,
                 to_string(other.default_coding), " and rank ", newcomer.rank, " says ",
                 to_string(newcomer.default_coding),
                 ": give all ranks the same arcCommConfig_t.all_reduce");
+  } else if (!calls.empty() && calls.begin()->second.most_sms != newcomer.most_sms) {
+    const LocalMeeting::Call& other = calls.begin()->second;
+    why = error(ErrorCode::InvalidArgument, Reason::Mismatch,
+                "the ranks disagree about how many SMs their communicator may fill: rank ",
+                other.rank, " says ", other.most_sms, " and rank ", newcomer.rank, " says ",
+                newcomer.most_sms,
+                " (0: no bound): give all ranks the same arcCommConfig_t.most_sms");
   } else if (const LocalMeeting::Call* other = same_gpu(calls, newcomer); other != nullptr) {
     why = error(ErrorCode::InvalidArgument, Reason::Mismatch, "ranks ", other->rank, " and ",
                 newcomer.rank, " of this communicator are both on ", newcomer.device,

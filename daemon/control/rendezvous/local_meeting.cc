@@ -124,6 +124,7 @@ CommunicatorSpec LocalMeeting::begin(Part wanted, std::function<void(const Statu
   CommunicatorSpec spec = part.spec;
   spec.uid = uid;
   spec.default_coding = calls.begin()->second.default_coding;  // join_rules: everybody's
+  spec.most_sms = calls.begin()->second.most_sms;              // this, too
   Clock::time_point deadline = part.deadline;
   for (const auto& [rank, call] : calls) {
     deadline = std::min(deadline, call.deadline);

@@ -51,7 +51,8 @@ struct LocalMeeting {
     std::uint64_t most_in_call_bytes = 0;  // rank 0's counts; 0: the daemon's choice
     bool on_gpu = false;  // `device` is a GPU, which serves one rank of a communicator
     Coding default_coding;
-    MemoryToken token;  // RankSpec's
+    std::uint32_t most_sms = 0;  // CommunicatorSpec's
+    MemoryToken token;           // RankSpec's
     Clock::time_point called_at, deadline;
     Answer answer;
   };

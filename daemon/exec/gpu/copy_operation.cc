@@ -133,7 +133,8 @@ class CopyOperation {
                      .count = range.size(),
                      .ranks = ranks_,
                      .dtype = call_of(rank).dtype,
-                     .op = call_of(rank).op};
+                     .op = call_of(rank).op,
+                     .most_blocks = call_of(rank).most_blocks};
     for (std::uint32_t peer = 0; peer < ranks_; ++peer) {
       if (peer != rank) wait(rank, Kind::Launches, sent_[peer][rank]);
       work.parts[peer] = peer == rank ? send_of(rank) + at : place(rank, rank, peer, chunk);

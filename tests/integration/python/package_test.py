@@ -278,6 +278,10 @@ class Refusals(unittest.TestCase):
     def test_other_arguments(self):
         with self.assertRaisesRegex(arcomm.ArcommError, "unique_id has 3 bytes"):
             arcomm.Communicator(b"abc", 0, 1)
+        with self.assertRaisesRegex(arcomm.ArcommError, "most_sms is -1"):
+            arcomm.Communicator(arcomm.unique_id(), 0, 1, most_sms=-1)
+        with arcomm.Communicator(arcomm.unique_id(), 0, 1, most_sms=16) as comm:  # nothing, on the host
+            self.assertEqual(comm.all_reduce(numpy.ones(4)).tolist(), [1] * 4)
         with self.assertRaisesRegex(arcomm.ArcommError, "timeout is -1"):
             arcomm.init(timeout=-1)
         with self.assertRaisesRegex(arcomm.ArcommError, "shape is"):

@@ -241,6 +241,10 @@ TEST(Views, ACommunicatorSaysWhichWayItsOperationsTakeAndWhyNotAFasterOne) {
   EXPECT_THAT(communicators_text(reply, false),
               HasSubstr("  float16: in-stream to 16 MiB, launched (stream) above; "
                         "other types: resident to 128 KiB, launched above\n"));
+  EXPECT_THAT(communicators_text(reply, false), Not(HasSubstr("SMs of each")));
+  one.set_most_sms(16);
+  EXPECT_THAT(communicators_text(reply, false), HasSubstr("  at most 16 SMs of each GPU\n"));
+  EXPECT_THAT(communicators_json(reply).dump(), HasSubstr(R"("most_sms":16)"));
   one.set_why_not_in_stream("rank 1's process does not see GPU-0");
   EXPECT_THAT(communicators_text(reply, false),
               HasSubstr("why not more in-stream: rank 1's process does not see GPU-0\n"));

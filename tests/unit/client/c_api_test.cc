@@ -153,6 +153,23 @@ TEST(CApi, RefusesAConfigOfACommunicatorThatWasNotInitialisedOrIsNewer) {
   EXPECT_EQ(last().reason, arcReasonVersion);
 }
 
+// most_sms came later.
+TEST(CApi, TakesAConfigOfACommunicatorOfAnOlderHeaderAndRefusesOneWithWhatIsReserved) {
+  arcUniqueId id;
+  ASSERT_EQ(arcGetUniqueId(&id), arcSuccess);
+  arcComm_t comm = nullptr;
+  arcCommConfig_t config = ARC_COMM_CONFIG_INITIALIZER;
+  config.struct_size = offsetof(arcCommConfig_t, most_sms);
+  config.most_sms = 7;  // whatever lies behind it
+  config.reserved = 7;
+  EXPECT_EQ(arcCommInitRankConfig(&comm, 0, id, 0, &config), arcInvalidArgument);
+  EXPECT_NE(std::string(arcGetLastError(nullptr)).find("ranks is 0"), std::string::npos)
+      << "the config is no reason";
+  config.struct_size = sizeof(config);
+  EXPECT_EQ(arcCommInitRankConfig(&comm, 0, id, 0, &config), arcInvalidArgument);
+  EXPECT_EQ(last().reason, arcReasonVersion);
+}
+
 TEST(CApi, RefusesRanksOutOfRange) {
   arcUniqueId id;
   ASSERT_EQ(arcGetUniqueId(&id), arcSuccess);

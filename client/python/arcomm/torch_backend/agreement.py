@@ -59,7 +59,8 @@ class Agreement:
             self._store.set(f"{name}/id", unique_id())
         made = None
         try:
-            made = Communicator(bytes(self._store.get(f"{name}/id")), self._rank, self._size, **options.coding)
+            identity = bytes(self._store.get(f"{name}/id"))
+            made = Communicator(identity, self._rank, self._size, most_sms=options.most_sms, **options.coding)
             said = "yes"
         except ArcommError as failure:
             said = str(failure) or "?"

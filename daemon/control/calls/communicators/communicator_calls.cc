@@ -74,6 +74,7 @@ void CommunicatorCalls::create_communicator(const Caller& caller,
   call.in_stream_hindrance = static_cast<InStreamHindrance>(request.in_stream_hindrance());
   call.launch_table_version = request.launch_table_version();
   call.most_in_call_bytes = request.most_in_call_bytes();
+  if (call.on_gpu) call.most_sms = request.most_sms();
   call.default_coding = {
       .codec = static_cast<Codec>(request.default_codec()),
       .error_class = {request.default_least_snr_db(), request.default_most_relative_error()}};

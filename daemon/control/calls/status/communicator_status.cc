@@ -71,6 +71,7 @@ void fill_status(const CommunicatorSnapshot& communicator, v1::CommunicatorStatu
   if (communicator.launches) fill_launches(*communicator.launches, wire);
   wire.set_why_not_in_stream(communicator.why_not_in_stream);
   wire.set_why_no_slots(communicator.why_no_slots);
+  wire.set_most_sms(communicator.most_sms);
   wire.set_why_no_codecs(communicator.why_no_codecs);
   wire.set_default_codec(to_string(communicator.default_coding));
   const bool on_gpus = communicator.launches.has_value();

@@ -145,6 +145,7 @@ Result<std::unique_ptr<GpuGroup>> GpuGroups::begin(const CommunicatorSpec& spec)
     ARC_RETURN_IF_ERROR(prepare(member));
   }
   group->gates = group->members.front().taken;
+  group->most_sms = spec.most_sms;
   return group;
 }
 
@@ -178,6 +179,7 @@ Result<bool> GpuGroups::make(const CommunicatorSpec& spec, const MakeTable& make
   if (!filled || !*filled) return filled;
   give_back_sms(*group);  // those of an earlier turn
   group->in_stream_blocks = offer.blocks;
+  group->in_tiny_share = offer.tiny;
   group->why_not_in_stream = std::move(offer.why_not);
   if (!take_room(*group))
     return error(
@@ -213,6 +215,7 @@ bool GpuGroups::take_room(GpuGroup& group) {
     fewest = std::min(fewest, member.engine->hardware().sms);
   }
   group.most_blocks = most_launched_blocks(fewest, kSparedSms);
+  if (group.most_sms != 0) group.most_blocks = std::min(group.most_blocks, group.most_sms);
   group.place.spans_nodes = static_cast<bool>(group.members.front().network);
   room.lend(group.place, group.in_stream_blocks);
   group.has_lent_sms = true;
@@ -235,9 +238,8 @@ CudaAbilities GpuGroups::abilities_of(const GpuGroup& group) const {
 InStreamOffer GpuGroups::in_stream_offer(const GpuGroup& group,
                                          const CommunicatorSpec& spec) const {
   if (group.members.size() < 2 || !spec.nodes.empty()) return {};
-  if (!in_stream_) return {.blocks = 0, .why_not = "gpu.in_stream is off"};
-  if (!image_)
-    return {.blocks = 0, .why_not = "this daemon has no in-stream kernels for these GPUs"};
+  if (!in_stream_) return {.why_not = "gpu.in_stream is off"};
+  if (!image_) return {.why_not = "this daemon has no in-stream kernels for these GPUs"};
   return offer_in_stream(group, spec, all, *lines_, in_stream_communicators_);
 }
 

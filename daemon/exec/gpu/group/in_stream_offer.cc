@@ -40,7 +40,7 @@ InStreamTaken taken_of(const GpuMember& member, std::span<GpuGroup* const> other
   for (const GpuGroup* other : others) {
     const auto is_here = [&](const GpuMember& its) { return its.engine == member.engine; };
     if (other->closed || std::ranges::none_of(other->members, is_here)) continue;
-    taken.add(other->in_stream_blocks);
+    taken.add(other->in_stream_blocks, other->in_tiny_share);
   }
   return taken;
 }
@@ -56,13 +56,14 @@ std::string sms_text(const GpuMember& member, InStreamTaken taken) {
 // The least that any of its GPUs has for one more: by it all go.
 InStreamOffer least_share(const GpuGroup& group, std::span<GpuGroup* const> others,
                           std::uint32_t communicators, bool tiny) {
-  InStreamOffer offer{.blocks = kMaxInStreamBlocks, .why_not = {}};
+  InStreamOffer offer{.blocks = kMaxInStreamBlocks, .tiny = tiny, .why_not = {}};
   for (const GpuMember& member : group.members) {
     const InStreamTaken taken = taken_of(member, others);
     const InStreamShares shares(member.engine->hardware().sms, communicators);
     const std::uint32_t share = tiny ? shares.next_tiny(taken) : shares.next(taken);
     if (share >= offer.blocks) continue;
-    offer = {.blocks = share, .why_not = sms_text(member, taken)};
+    offer.blocks = share;
+    offer.why_not = sms_text(member, taken);
   }
   return offer;
 }
@@ -84,9 +85,7 @@ std::string torn_pair(const GpuGroup& group, const PeerLines& lines) {
 InStreamOffer offer_in_stream(const GpuGroup& group, const CommunicatorSpec& spec,
                               std::span<GpuGroup* const> others, const PeerLines& lines,
                               std::uint32_t communicators) {
-  const auto none = [](std::string why) {
-    return InStreamOffer{.blocks = 0, .why_not = std::move(why)};
-  };
+  const auto none = [](std::string why) { return InStreamOffer{.why_not = std::move(why)}; };
   if (group.members.size() > kMaxGpuRanks)
     return none("in-stream kernels serve " + std::to_string(kMaxGpuRanks) + " ranks at most");
   for (const RankSpec& rank : spec.ranks) {
@@ -110,6 +109,10 @@ InStreamOffer offer_in_stream(const GpuGroup& group, const CommunicatorSpec& spe
                      std::to_string(most_bytes_of_share(offer.blocks) / 1024) + " KB" + more;
   } else if (!offer.why_not.empty()) {
     offer.why_not += ", which leaves " + std::to_string(offer.blocks) + " for this one";
+  }
+  if (spec.most_sms != 0 && spec.most_sms < offer.blocks) {
+    offer.blocks = spec.most_sms;
+    offer.why_not = "its ranks ask for " + std::to_string(spec.most_sms) + " SMs at most";
   }
   if (const std::string torn = torn_pair(group, lines); !torn.empty())
     offer.why_not += (offer.why_not.empty() ? "" : "; ") + torn;

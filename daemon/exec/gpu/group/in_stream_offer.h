@@ -14,6 +14,7 @@ namespace arcomm {
 
 struct InStreamOffer {
   std::uint32_t blocks = 0;  // 0: nothing is in-stream
+  bool tiny = false;         // of the tiny shares
   std::string why_not;       // or not all that could be; "" where nothing hinders: for people
 };
 

@@ -194,6 +194,7 @@ void PathWatch::describe(const GpuGroup& group, CommunicatorSnapshot& shot) {
   shot.launches = group.launches;
   shot.why_not_in_stream = group.why_not_in_stream;
   shot.why_no_slots = group.why_no_slots;
+  shot.most_sms = group.most_sms;
   shot.why_no_codecs = group.why_no_codecs;
   if (group.communicator->spans_nodes()) return;  // the worker sees all that it calls
   // Numbers come round.

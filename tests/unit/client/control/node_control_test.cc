@@ -125,7 +125,8 @@ TEST(NodeControlMessages, CreateCommunicator) {
              .device = "GPU-1",
              .visible_gpus = {"GPU-1", "GPU-2"},
              .in_stream_hindrance = InStreamHindrance::None,
-             .default_coding = {.codec = Codec::Q6, .error_class = {30.5, 0.01}}},
+             .default_coding = {.codec = Codec::Q6, .error_class = {30.5, 0.01}},
+             .most_sms = 16},
             soon());
         ASSERT_TRUE(made.ok()) << made.error().to_string();
         EXPECT_EQ(made->member.bits(), kLarge);
@@ -149,6 +150,7 @@ TEST(NodeControlMessages, CreateCommunicator) {
   EXPECT_EQ(request.default_codec(), static_cast<unsigned>(Codec::Q6));
   EXPECT_EQ(request.default_least_snr_db(), 30.5);
   EXPECT_EQ(request.default_most_relative_error(), 0.01);
+  EXPECT_EQ(request.most_sms(), 16u);
 }
 
 TEST(NodeControlMessages, EndsOfCommunicatorsAndSessions) {

@@ -271,6 +271,7 @@ class ControlTest : public ::testing::Test {
     request.set_timeout_ms(timeout_ms);
     request.set_in_stream_abi(kInStreamAbi);
     request.set_launch_table_version(launch_table_version_);
+    request.set_most_sms(most_sms_);
     v1::CreateCommunicatorReply ignored;
     return call(*client_, &v1::NodeControl::Stub::CreateCommunicator, request,
                 reply != nullptr ? reply : &ignored);
@@ -310,6 +311,7 @@ class ControlTest : public ::testing::Test {
   std::vector<std::uint64_t> gpu_bytes_;                      // of each GPU
   std::optional<uid_t> only_uid_;                             // whom the GPUs' worker is for
   std::uint32_t launch_table_version_ = kLaunchTableVersion;  // of those that join
+  std::uint32_t most_sms_ = 0;                                // likewise
   Metrics metrics_;
   ServiceManager no_systemd_;
   KeptRings kept_rings_{no_systemd_, metrics_};

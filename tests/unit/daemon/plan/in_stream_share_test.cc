@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <vector>
 
@@ -16,13 +17,23 @@ class Shares {
  public:
   Shares(std::uint32_t sms, std::uint32_t communicators = 2) : shares_(sms, communicators) {}
 
-  std::uint32_t join() {
+  std::uint32_t join() { return join(~std::uint32_t{0}); }
+  // most: as its ranks ask.
+  std::uint32_t join(std::uint32_t most) {
     std::uint32_t share = shares_.next(taken());
-    if (share == 0) share = shares_.next_tiny(taken());
-    if (share != 0) has_.push_back(share);
+    const bool is_tiny = share == 0;
+    if (is_tiny) share = shares_.next_tiny(taken());
+    share = std::min(share, most);
+    if (share != 0) {
+      has_.push_back(share);
+      are_tiny_.push_back(is_tiny);
+    }
     return share;
   }
-  void leave(std::size_t which) { has_.erase(has_.begin() + static_cast<std::ptrdiff_t>(which)); }
+  void leave(std::size_t which) {
+    has_.erase(has_.begin() + static_cast<std::ptrdiff_t>(which));
+    are_tiny_.erase(are_tiny_.begin() + static_cast<std::ptrdiff_t>(which));
+  }
   std::size_t count() const { return has_.size(); }
   std::uint32_t sum() const {
     std::uint32_t sum = 0;
@@ -34,12 +45,13 @@ class Shares {
  private:
   InStreamTaken taken() const {
     InStreamTaken taken;
-    for (const std::uint32_t share : has_) taken.add(share);
+    for (std::size_t i = 0; i < has_.size(); ++i) taken.add(has_[i], are_tiny_[i]);
     return taken;
   }
 
   const InStreamShares shares_;
   std::vector<std::uint32_t> has_;
+  std::vector<bool> are_tiny_;
 };
 
 std::vector<std::uint32_t> dealt(std::uint32_t sms, std::uint32_t communicators) {
@@ -77,7 +89,8 @@ TEST(InStreamShares, TheBlocksOfAllFitBesideWhatStaysInWhateverOrderTheyComeAndG
         if (shares.count() != 0 && random() % 5 < 2) {
           shares.leave(random() % shares.count());
         } else {
-          shares.join();
+          shares.join(random() % 3 == 0 ? 1 + static_cast<std::uint32_t>(random() % 40)
+                                        : ~std::uint32_t{0});
         }
         // One SM is launched operations' whatever happens: see LaunchRoom.
         ASSERT_LE(shares.sum() + kResidentSms + (shares.count() == 0 ? 0 : 1),
@@ -86,6 +99,16 @@ TEST(InStreamShares, TheBlocksOfAllFitBesideWhatStaysInWhateverOrderTheyComeAndG
       }
     }
   }
+}
+
+TEST(InStreamShares, OneThatAsksForFewLeavesTheRestToOthers) {
+  Shares shares(132);
+  EXPECT_EQ(shares.join(16), 16u);
+  EXPECT_EQ(shares.join(), 95u) << "it is no tiny one: the second has what a first one has";
+  Shares alike(132);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(alike.join(24), 24u) << i;
+  EXPECT_EQ(alike.join(24), 1u) << "96 of 120 are taken: too few for a small share";
+  EXPECT_EQ(alike.sum(), 97u);
 }
 
 TEST(InStreamShares, WhoeverComesAfterTheFirstHasLeftHasWhatItHad) {

@@ -237,6 +237,36 @@ TEST_F(GpuTest, RefusesTwoRanksOnOneGpuAndTellsBoth) {
   EXPECT_TRUE(worker_->formed().empty());
 }
 
+TEST_F(GpuTest, HandsOnHowManySmsTheRanksAskForAndRefusesThoseThatDisagree) {
+  start({kFirst, kSecond});
+  const Session a = open_session(kFirst);
+  const Session b = open_session(kSecond);
+  most_sms_ = 16;
+  auto alike =
+      std::async(std::launch::async, [&] { return join(a, unique_id('1'), 0, 2, nullptr); });
+  EXPECT_TRUE(join(b, unique_id('1'), 1, 2, nullptr).status.ok());
+  EXPECT_TRUE(alike.get().status.ok());
+  ASSERT_EQ(worker_->formed().size(), 1u);
+  EXPECT_EQ(worker_->formed()[0].most_sms, 16u);
+  auto first =
+      std::async(std::launch::async, [&] { return join(a, unique_id('2'), 0, 2, nullptr); });
+  EXPECT_TRUE(eventually([&] {
+    v1::CommunicatorsReply reply;
+    call(*admin_, &v1::NodeAdmin::Stub::ListCommunicators, v1::Empty(), &reply);
+    return std::ranges::any_of(reply.communicators(), [](const v1::CommunicatorStatus& one) {
+      return one.state() == "forming 1/2";
+    });
+  }));
+  most_sms_ = 0;
+  const Outcome second = join(b, unique_id('2'), 1, 2, nullptr);
+  for (const Outcome& outcome : {first.get(), second}) {
+    EXPECT_EQ(outcome.reason, Reason::Mismatch);
+    EXPECT_NE(outcome.status.error_message().find("rank 0 says 16 and rank 1 says 0"),
+              std::string::npos)
+        << outcome.status.error_message();
+  }
+}
+
 TEST_F(GpuTest, RefusesMoreRanksThanTheKernelsServeAndUnknownGpus) {
   start({kFirst});
   const Session session = open_session();

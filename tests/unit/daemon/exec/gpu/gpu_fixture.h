@@ -185,6 +185,7 @@ class GpuWorkerTest : public ::testing::Test {
   void form(const std::vector<GpuRank*>& ranks, std::vector<int> gpus = {0, 1, 2}) {
     CommunicatorSpec spec;
     spec.unique_id.fill(std::byte{++names_});
+    spec.most_sms = most_sms_;
     node_.gpus = gpus;
     for (std::size_t i = 0; i < ranks.size(); ++i)
       spec.ranks.push_back(
@@ -312,6 +313,7 @@ class GpuWorkerTest : public ::testing::Test {
   // Which GPUs each rank's process sees; the last one's too, where there are more ranks.
   std::vector<std::vector<std::string>> see_{{"GPU-0", "GPU-1", "GPU-2"}};
   std::vector<std::uint32_t> abis_;            // kInStreamAbi where there are more ranks
+  std::uint32_t most_sms_ = 0;                 // of communicators that are formed from now on
   std::vector<InStreamHindrance> hindrances_;  // None where there are more ranks
   std::vector<MemoryToken> tokens_;  // of the next ranks' mailboxes; none where there are more
   std::shared_ptr<Settings> settings_;

@@ -3,8 +3,10 @@
 #include <optional>
 #include <set>
 
+#include "daemon/plan/in_stream_share.h"
 #include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/recorded_algorithm.h"
+#include "kernels/launch/launch_blocks.h"
 #include "tests/unit/daemon/exec/gpu/gpu_fixture.h"
 
 namespace arcomm::test {
@@ -25,6 +27,15 @@ TEST_F(GpuLaunched, OperationsGoOnWhenAScratchHasTakenAllThatItTakes) {
   node_.operations_of_scratch = 4;
   expect_serving(kLarge, 22);
   EXPECT_EQ(node_.started_over, 2 * 5);
+}
+
+TEST_F(GpuLaunched, KernelsGetNoMoreBlocksThanTheRanksAskFor) {
+  for (const std::uint32_t most : {16u, 1000u, 0u}) {
+    most_sms_ = most;
+    node_.most_blocks = 0;
+    expect_serving(kLarge);
+    EXPECT_EQ(node_.most_blocks, most == 16 ? 16u : most_launched_blocks(sms_, kSparedSms)) << most;
+  }
 }
 
 TEST_F(GpuLaunched, OneRankAloneGetsItsOwnInput) {

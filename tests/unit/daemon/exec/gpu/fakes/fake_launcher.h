@@ -38,6 +38,7 @@ class FakeLauncher final : public GpuLauncher {
       if (call.rank == 0) ++node_.by_copies;
     }
     node_.expect_slots(algorithm, call);
+    node_.most_blocks = call.most_blocks;
     node_.launches.push_back({.launcher = this,
                               .queue = queue,
                               .parity = queue == 0 ? 0 : parity,
@@ -129,6 +130,7 @@ class FakeLauncher final : public GpuLauncher {
       return error(ErrorCode::InvalidArgument, Reason::BadValue, call.count, " elements of ",
                    call.ranks, " ranks do not wait for their call");
     }
+    node_.most_blocks = call.most_blocks;
     node_.launches.push_back({.launcher = this,
                               .queue = queue,
                               .parity = gate.parity,

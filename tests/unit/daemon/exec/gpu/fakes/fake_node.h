@@ -83,7 +83,8 @@ struct FakeNode {
   // Of the ranks of every communicator that works at the time.
   std::vector<int> gpus{0, 1, 2};
   std::vector<FakeGrid*> grids;
-  std::vector<FakeLaunch> launches;  // in the order of launching; the worker's
+  std::vector<FakeLaunch> launches;           // in the order of launching; the worker's
+  std::atomic<std::uint32_t> most_blocks{0};  // of the last launch
   std::map<const void*, FakeScratch> scratches;
   std::map<const std::byte*, FakeRange> ranges;           // of GPUs' memory, by its address at home
   std::map<const std::byte*, std::uint64_t> there;        // of its bytes, likewise

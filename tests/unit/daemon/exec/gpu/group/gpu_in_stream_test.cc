@@ -195,6 +195,21 @@ TEST_F(GpuInStreamTest, LendsThirdAndFourthCommunicatorsSharesOfTheirOwnWhereItI
   expect_serving(kSmall);
 }
 
+TEST_F(GpuInStreamTest, FillsNoMoreSmsThanItsRanksAskFor) {
+  most_sms_ = 16;
+  const auto first = group(2);
+  for (const GpuRank* rank : first) {
+    EXPECT_EQ(rank->launches.find({.bytes = 256 << 10, .dtype = DType::Float16}).in_stream.blocks,
+              16u);
+    EXPECT_EQ(most_in_stream(*rank), 16u * 16 * 1024);
+  }
+  EXPECT_EQ(snapshot().most_sms, 16u);
+  EXPECT_EQ(snapshot().why_not_in_stream, "its ranks ask for 16 SMs at most");
+  most_sms_ = 0;
+  for (const GpuRank* rank : group(2))
+    EXPECT_EQ(most_blocks(*rank), kMaxInStreamBlocks) << "what the first one left";
+}
+
 // By the least that any of its GPUs has: what it takes of an emptier one is of what tiny shares may
 // have there.
 TEST_F(GpuInStreamTest, LendsATinyShareOnAllGpusOfACommunicatorWhereOneHasNoMore) {
