@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <vector>
+
 #include "client/arctl/verbs.h"
 #include "client/arctl/view/table.h"
 #include "client/arctl/view/views.h"
@@ -16,7 +19,7 @@ Frame render(const v1::CommunicatorsReply& reply, const Invocation& invocation) 
                       : painted(printable(diagnosis), Colour::Yellow, invocation.colour);
     frame.text += "\n";
     if (diagnosis.empty()) continue;
-    const v1::RankStatus* last = lagging_rank(communicator);
+    const std::vector<const v1::RankStatus*> last = lagging_ranks(communicator);
     for (const v1::RankStatus& member : communicator.members()) {
       frame.text += "  rank " + std::to_string(member.rank());
       if (!member.node().empty()) frame.text += "  node " + printable(member.node());
@@ -24,7 +27,7 @@ Frame render(const v1::CommunicatorsReply& reply, const Invocation& invocation) 
       // What a rank of another node has called is that node's to say.
       if (!is_elsewhere(member)) frame.text += "  called " + std::to_string(member.last_seq());
       if (!member.waiting().empty()) frame.text += "  waits for " + printable(member.waiting());
-      if (last != nullptr && !is_elsewhere(member) && member.last_seq() == last->last_seq())
+      if (std::ranges::find(last, &member) != last.end())
         frame.text += painted("  <- behind", Colour::Yellow, invocation.colour);
       frame.text += "\n";
     }

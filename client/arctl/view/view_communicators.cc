@@ -81,15 +81,19 @@ bool keep_communicators(v1::CommunicatorsReply& reply, std::string_view prefix) 
   return !all.empty();
 }
 
-const v1::RankStatus* lagging_rank(const v1::CommunicatorStatus& communicator) {
-  const v1::RankStatus* least = nullptr;
+std::vector<const v1::RankStatus*> lagging_ranks(const v1::CommunicatorStatus& communicator) {
+  std::vector<const v1::RankStatus*> least;
   bool differ = false;
   for (const v1::RankStatus& member : communicator.members()) {
     if (is_elsewhere(member)) continue;
-    differ = differ || (least != nullptr && least->last_seq() != member.last_seq());
-    if (least == nullptr || member.last_seq() < least->last_seq()) least = &member;
+    if (!least.empty() && least.front()->last_seq() != member.last_seq()) {
+      differ = true;
+      if (least.front()->last_seq() < member.last_seq()) continue;
+      least.clear();
+    }
+    least.push_back(&member);
   }
-  return differ ? least : nullptr;
+  return differ ? least : std::vector<const v1::RankStatus*>();
 }
 
 std::string diagnosis_of(const v1::CommunicatorStatus& communicator) {
@@ -98,12 +102,17 @@ std::string diagnosis_of(const v1::CommunicatorStatus& communicator) {
   const bool somebody_waits =
       std::any_of(communicator.members().begin(), communicator.members().end(),
                   [](const v1::RankStatus& member) { return !member.waiting().empty(); });
-  const v1::RankStatus* last = lagging_rank(communicator);
+  const std::vector<const v1::RankStatus*> last = lagging_ranks(communicator);
   // Ranks that run a little apart are normal: only a rank that others wait for is worth a sentence.
-  if (last == nullptr || !somebody_waits) return "";
-  return "rank " + std::to_string(last->rank()) + " (pid " + std::to_string(last->pid()) +
-         ") is behind: it has called " + std::to_string(last->last_seq()) +
-         " operations and others wait for it";
+  if (last.empty() || !somebody_waits) return "";
+  std::string who;
+  for (const v1::RankStatus* one : last) {
+    who += (who.empty() ? "rank " : ", rank ") + std::to_string(one->rank()) + " (pid " +
+           std::to_string(one->pid()) + ")";
+  }
+  return who + (last.size() == 1 ? " is behind: it has" : " are behind: they have") + " called " +
+         std::to_string(last.front()->last_seq()) + " operations and others wait for " +
+         (last.size() == 1 ? "it" : "them");
 }
 
 std::string communicators_text(const v1::CommunicatorsReply& reply, bool colour) {
@@ -190,9 +199,11 @@ Json diagnosis_json(const v1::CommunicatorsReply& reply) {
     const std::string diagnosis = diagnosis_of(communicator);
     Json one = {
         {"id", communicator.id()}, {"healthy", diagnosis.empty()}, {"diagnosis", diagnosis}};
-    if (const v1::RankStatus* last = lagging_rank(communicator); last != nullptr) {
-      one["lagging"] = {
-          {"rank", last->rank()}, {"pid", last->pid()}, {"last_seq", last->last_seq()}};
+    // The first of them.
+    if (const auto last = lagging_ranks(communicator); !last.empty()) {
+      one["lagging"] = {{"rank", last.front()->rank()},
+                        {"pid", last.front()->pid()},
+                        {"last_seq", last.front()->last_seq()}};
     }
     one["members"] = members_json(communicator);
     all.push_back(std::move(one));

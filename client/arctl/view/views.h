@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "client/arctl/view/json.h"
 #include "proto/arcommd/v1/control.pb.h"
@@ -34,8 +35,8 @@ bool keep_communicators(v1::CommunicatorsReply& reply, std::string_view prefix);
 // diagnosis, or what the ranks' counts say.
 std::string diagnosis_of(const v1::CommunicatorStatus& communicator);
 bool is_elsewhere(const v1::RankStatus& member);  // on another node than the daemon's
-// The first of those with the fewest operations, or null when all have the same number.
-const v1::RankStatus* lagging_rank(const v1::CommunicatorStatus& communicator);
+// Those with the fewest operations; none when all have the same number.
+std::vector<const v1::RankStatus*> lagging_ranks(const v1::CommunicatorStatus& communicator);
 Json diagnosis_json(const v1::CommunicatorsReply& reply);
 
 std::string net_text(const v1::NetReply& reply, bool colour);
