@@ -160,9 +160,11 @@ typedef struct {
   const arcAllReduceConfig_t* all_reduce;
   /* On GPUs: its kernels fill so many SMs of each at most, 0: as many as pay. The same on every
    * rank of a node, else reason Mismatch. Large operations take longer for it, and computation
-   * beside them less. Not counted: what the daemon keeps for all communicators' small operations
-   * (10 SMs, while there are any), and between nodes 2 SMs for each of net.gpu_lanes. On the host
-   * it means nothing. */
+   * beside them less. With a codec, operations are as long as 20 MB of float16 for each SM, longer
+   * ones are refused. Not counted: the next operation's blocks, which may come while the last ones
+   * end; kernels of one block that post or wait; what the daemon keeps for all communicators' small
+   * operations (10 SMs, while there are any); and between nodes 2 SMs for each of net.gpu_lanes. On
+   * the host it means nothing. */
   uint32_t most_sms;
   uint32_t reserved; /* 0 */
 } arcCommConfig_t;
@@ -226,7 +228,8 @@ ARC_API arcResult_t arcCommDestroy(arcComm_t comm);
  * comm. */
 ARC_API arcResult_t arcCommAbort(arcComm_t comm);
 /* After a failure: forms the communicator again, same id and rank, next epoch. All ranks call it; a
- * process that replaces a dead one calls arcCommInitRank with the same id. */
+ * process that replaces a dead one calls arcCommInitRank with the same id, or
+ * arcCommInitRankConfig with the same id and config. */
 ARC_API arcResult_t arcCommRebuild(arcComm_t comm);
 ARC_API arcResult_t arcCommCount(arcComm_t comm, int* ranks);
 ARC_API arcResult_t arcCommUserRank(arcComm_t comm, int* rank);

@@ -10,7 +10,7 @@
 // (gpu.in_stream_communicators). What is left is dealt out in tiny shares, for small operations; on
 // 132 SMs that is one SM, and one more communicator yet takes a tiny share of the first's. In
 // whatever order they come and go, the shares together are never more than there is. One whose
-// ranks ask for fewer SMs (most_sms) has that part of its share.
+// ranks ask for fewer SMs (most_sms) has no more of a large or a small share, and others the rest.
 #pragma once
 
 #include <algorithm>
@@ -53,11 +53,11 @@ constexpr void InStreamTaken::add(std::uint32_t blocks, bool is_tiny) {
   }
 }
 
-// One SM moves some 30 GB/s over its links: what is longer than this for each of them goes another
-// way as fast.
+// One SM moves some 30 GB/s over its links: what is longer than this for each SM of a tiny share is
+// launched as fast, in more blocks.
 inline constexpr std::uint64_t kTinyShareBytes = 16ull * 1024;
-constexpr std::uint64_t most_bytes_of_share(std::uint32_t blocks) {
-  return blocks < kSmallShare ? blocks * kTinyShareBytes : ~std::uint64_t{0};
+constexpr std::uint64_t most_bytes_of_tiny_share(std::uint32_t blocks) {
+  return blocks * kTinyShareBytes;
 }
 
 // The shares of one GPU. communicators: how many are meant to have one.
@@ -74,13 +74,14 @@ class InStreamShares {
     large_ = std::min(kMaxInStreamBlocks, first_ - (meant_ - 1) * kSmallShare);
   }
 
-  // Of one more communicator: large, if that leaves all that are meant to come a small share; or
-  // small; or 0.
-  constexpr std::uint32_t next(InStreamTaken taken) const {
+  // Of one more communicator, whose ranks ask for `most` SMs at most: large, if that leaves all
+  // that are meant to come a small share; or small; or 0.
+  constexpr std::uint32_t next(InStreamTaken taken, std::uint32_t most = kMaxInStreamBlocks) const {
     const std::uint32_t rest = std::min(less(first_, taken.large), left(taken));
     const std::uint32_t others = less(meant_, taken.communicators + 1) * kSmallShare;
-    if (large_ != 0 && rest >= large_ + others) return large_;
-    return rest >= kSmallShare ? kSmallShare : 0;
+    const std::uint32_t large = std::min(large_, most), small = std::min(kSmallShare, most);
+    if (large != 0 && rest >= large + others) return large;
+    return rest >= small ? small : 0;
   }
   // For one to whom next() gives none on one of its GPUs; 0: nor this.
   constexpr std::uint32_t next_tiny(InStreamTaken taken) const {

@@ -20,7 +20,7 @@ inline constexpr std::uint64_t kMostStepBytes = std::uint64_t{64} << 20;
 // (network/coding_between_nodes.h): daemons whose rules differ might choose different ones. A new
 // kLaunchTableVersion (proto/gpu/launch_table.h) raises it, too: libraries choose by those tables,
 // and whoever cannot read one chooses none.
-inline constexpr std::uint32_t kCodingRules = 1;
+inline constexpr std::uint32_t kCodingRules = 2;
 
 struct NetworkPolicy {
   NetOrder order = NetOrder::OfRanks;

@@ -37,8 +37,8 @@ decltype(auto) with_format(DType dtype, Visit&& visit) {
 
 cudaError_t launch_alone(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream) {
   if (blocks == 0) {
-    blocks = static_cast<std::uint32_t>(
-        std::clamp<std::uint64_t>(call.count / (kThreads * 4), 1, kMaxCudaBlocks));
+    blocks = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+        call.count / (kThreads * 4), 1, std::clamp(call.most_blocks, 1U, kMaxCudaBlocks)));
   }
   return with_format(call.dtype, [&]<typename Format>() {
     return launch(alone<Format>, call, {blocks, kThreads}, stream);

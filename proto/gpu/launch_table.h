@@ -24,9 +24,10 @@
 namespace arcomm {
 
 // Of the encoding, of what the rows mean, of what is published of codecs (proto/coding.h), by which
-// library and daemon judge error classes alike, and of the memory of calls that meet
-// (proto/host/in_call.h). A library that reads another one cannot be a rank.
-inline constexpr std::uint32_t kLaunchTableVersion = 8;
+// library and daemon judge error classes alike, of the memory of calls that meet
+// (proto/host/in_call.h), and of what ranks can ask of a table (most_sms). A library that reads
+// another one cannot be a rank.
+inline constexpr std::uint32_t kLaunchTableVersion = 9;
 inline constexpr std::size_t kMaxLaunchRows = 64;
 inline constexpr std::size_t kMaxCodingRows = 64;
 inline constexpr std::uint64_t kAnyBytes = ~std::uint64_t{0};

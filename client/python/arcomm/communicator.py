@@ -13,7 +13,7 @@ from .arrays import stream_of, tensor_in_place
 from .errors import ArcommError
 from .group import keep_until_end
 from .library import check, load, milliseconds
-from .request import OPS, Request, coding_of
+from .request import OPS, Request, checked_sms, coding_of
 
 
 def unique_id() -> bytes:
@@ -109,8 +109,7 @@ class Communicator:
         self.ranks = ranks
         if len(unique_id) != abi.UNIQUE_ID_BYTES:
             raise ArcommError(f"unique_id has {len(unique_id)} bytes: arcomm.unique_id() makes {abi.UNIQUE_ID_BYTES}")
-        if not 0 <= most_sms < 2**32:
-            raise ArcommError(f"most_sms is {most_sms}: it is a number of SMs, or 0 for as many as pay")
+        most_sms = checked_sms(most_sms)
         session.ensure()
         coding = coding_of(codec, least_snr_db, most_relative_error)
         config = abi.CommConfig(

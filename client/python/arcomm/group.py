@@ -8,7 +8,6 @@ from typing import Any
 from .library import check, load
 
 
-
 class _Collected(threading.local):
     """What this thread's groups hold. The defaults are the class's, so that a call outside any group finds them fast."""
 
@@ -35,7 +34,7 @@ class Group:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        _open.depth -= 1
+        _open.depth = max(_open.depth - 1, 0)
         result = load().arcGroupEnd()
         if _open.depth == 0:
             _open.kept = ()

@@ -36,6 +36,13 @@ def coding_of(codec: Any, least_snr_db: float, most_relative_error: float) -> ab
     )
 
 
+def checked_sms(most_sms: Any) -> int:
+    """How many SMs of each GPU a communicator's kernels may fill; 0: as many as pay."""
+    if not isinstance(most_sms, int) or not 0 <= most_sms < 2**32:
+        raise ArcommError(f"most_sms is {most_sms!r}: it is a number of SMs, or 0 for as many as pay")
+    return most_sms
+
+
 class Request:
     """Send and receive extents, type, operation and codec, checked. Keeps both arrays while it lives."""
 

@@ -24,8 +24,8 @@ Error unknown_option() {
 }
 
 // Copies what of the caller's struct this library knows. A caller built against an older header has
-// fewer fields, those of `first` bytes at least. One built against a newer header has more: each
-// changes the result, so that one that is set and not known here is no detail to leave out.
+// fewer fields, those of `first` bytes at least. One built against a newer header has more: one
+// that is set and not known here may change the result, and is no detail to leave out.
 template <typename Config>
 Status take_known(const Config* config, std::size_t first, const char* initializer, Config& known) {
   const std::size_t size = config->struct_size;

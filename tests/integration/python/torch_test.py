@@ -196,7 +196,7 @@ def split(rank):
 
 def of_a_group_with_a_codec(rank):
     """Sums of floats are the codec's, and of them alone: how far each is off, in parts of its largest element."""
-    group = dist.new_group([0, 1], pg_options=arcomm.torch_backend.Options(codec="q4"))
+    group = dist.new_group([0, 1], pg_options=arcomm.torch_backend.Options(codec="q4", most_sms=8))
     off = {}
     for dtype in (torch.float32, torch.bfloat16):
         for op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
@@ -278,6 +278,13 @@ class Backend(unittest.TestCase):
                 self.assertGreater(part, 1e-3, what)
                 self.assertLess(part, 0.13, what)
             self.assertEqual(exact, [[140003], [1 + 2 * 0.123], [torch.tensor(1.123).item()], [True, False]])
+
+    def test_options_that_nobody_can_mean_are_refused_when_they_are_made(self):
+        for wrong in (-1, 2**32, "8", None):
+            with self.assertRaisesRegex(arcomm.ArcommError, "most_sms is"):
+                arcomm.torch_backend.Options(most_sms=wrong)
+        with self.assertRaisesRegex(arcomm.ArcommError, "codec is 'q5'"):
+            arcomm.torch_backend.Options(codec="q5")
 
     def test_a_codec_by_the_environment_is_refused_by_name_where_there_is_none_such(self):
         program = ("import os, sys, torch, torch.distributed as dist, arcomm.torch_backend as b; b.register()\n"

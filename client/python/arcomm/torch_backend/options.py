@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..request import coding_of
+from ..request import checked_sms, coding_of
 
 
 class Options:
@@ -18,8 +18,8 @@ class Options:
         codec: what sums and averages of float16, bfloat16 and float32 are rounded by before they are summed, as a
             Communicator's; other operations and types have none. Where it is not given $ARCOMM_TORCH_CODEC says it.
         least_snr_db, most_relative_error: error classes in the place of a codec.
-        most_sms: on GPUs the kernels of its sums fill so many SMs of each at most, as a Communicator's.
         nccl: ProcessGroupNCCL.Options of the inner group.
+        most_sms: on GPUs the kernels of its sums fill so many SMs of each at most, as a Communicator's.
     """
 
     def __init__(
@@ -27,15 +27,15 @@ class Options:
         codec: Any = None,
         least_snr_db: float = 0,
         most_relative_error: float = 0,
-        most_sms: int = 0,
         nccl: Any = None,
+        most_sms: int = 0,
     ) -> None:
         if codec is None and not least_snr_db and not most_relative_error:
             codec = os.environ.get("ARCOMM_TORCH_CODEC") or None
         coding_of(codec, least_snr_db, most_relative_error)  # a wrong name is heard here
         self.coding = {"codec": codec, "least_snr_db": least_snr_db, "most_relative_error": most_relative_error}
-        self.most_sms = most_sms
         self.nccl = nccl
+        self.most_sms = checked_sms(most_sms)
 
     @property
     def asks_for_coding(self) -> bool:

@@ -186,12 +186,13 @@ Result<bool> GpuGroups::make(const CommunicatorSpec& spec, const MakeTable& make
         ErrorCode::Unavailable, Reason::None,
         "operations that run on its GPUs have the SMs that a communicator more needs, until "
         "they end: try again");
-  group->launches =
-      make_table({.ranks = ranks,
-                  .atomic_128b_stores = group->abilities.atomic_128b_stores,
-                  .in_stream_blocks = group->in_stream_blocks,
-                  .codecs = codecs_,
-                  .most_in_stream_bytes = most_bytes_of_share(group->in_stream_blocks)});
+  group->launches = make_table(
+      {.ranks = ranks,
+       .atomic_128b_stores = group->abilities.atomic_128b_stores,
+       .in_stream_blocks = group->in_stream_blocks,
+       .codecs = codecs_,
+       .most_in_stream_bytes =
+           group->in_tiny_share ? most_bytes_of_tiny_share(group->in_stream_blocks) : kAnyBytes});
   if (spans_nodes) {
     // By what all nodes allow: this one's settings alone would make tables that differ.
     group->launches = make_launch_table_between_nodes(

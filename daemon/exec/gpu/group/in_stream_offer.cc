@@ -53,14 +53,14 @@ std::string sms_text(const GpuMember& member, InStreamTaken taken) {
          " SMs of " + name;
 }
 
-// The least that any of its GPUs has for one more: by it all go.
+// The least that any of its GPUs has for one more, and `most` at most: by it all go.
 InStreamOffer least_share(const GpuGroup& group, std::span<GpuGroup* const> others,
-                          std::uint32_t communicators, bool tiny) {
-  InStreamOffer offer{.blocks = kMaxInStreamBlocks, .tiny = tiny, .why_not = {}};
+                          std::uint32_t communicators, std::uint32_t most, bool tiny) {
+  InStreamOffer offer{.blocks = most, .tiny = tiny, .why_not = {}};
   for (const GpuMember& member : group.members) {
     const InStreamTaken taken = taken_of(member, others);
     const InStreamShares shares(member.engine->hardware().sms, communicators);
-    const std::uint32_t share = tiny ? shares.next_tiny(taken) : shares.next(taken);
+    const std::uint32_t share = tiny ? shares.next_tiny(taken) : shares.next(taken, most);
     if (share >= offer.blocks) continue;
     offer.blocks = share;
     offer.why_not = sms_text(member, taken);
@@ -100,19 +100,21 @@ InStreamOffer offer_in_stream(const GpuGroup& group, const CommunicatorSpec& spe
                   rank_text(member.rank));
     }
   }
-  InStreamOffer offer = least_share(group, others, communicators, false);
+  const bool is_bound = spec.most_sms != 0 && spec.most_sms < kMaxInStreamBlocks;
+  const std::uint32_t most = is_bound ? spec.most_sms : kMaxInStreamBlocks;
+  InStreamOffer offer = least_share(group, others, communicators, most, false);
+  const std::string more = "; gpu.in_stream_communicators keeps some for more";
   if (offer.blocks == 0) {
-    offer = least_share(group, others, communicators, true);
-    const std::string more = "; gpu.in_stream_communicators keeps some for more";
+    offer = least_share(group, others, communicators, most, true);
     if (offer.blocks == 0) return none(offer.why_not + more);
-    offer.why_not += ", which leaves " + std::to_string(offer.blocks) + " for this one, up to " +
-                     std::to_string(most_bytes_of_share(offer.blocks) / 1024) + " KB" + more;
+  }
+  if (is_bound && offer.blocks == most) {
+    offer.why_not = "its ranks ask for " + std::to_string(most) + " SMs at most";
   } else if (!offer.why_not.empty()) {
     offer.why_not += ", which leaves " + std::to_string(offer.blocks) + " for this one";
-  }
-  if (spec.most_sms != 0 && spec.most_sms < offer.blocks) {
-    offer.blocks = spec.most_sms;
-    offer.why_not = "its ranks ask for " + std::to_string(spec.most_sms) + " SMs at most";
+    if (offer.tiny)
+      offer.why_not +=
+          ", up to " + std::to_string(most_bytes_of_tiny_share(offer.blocks) / 1024) + " KB" + more;
   }
   if (const std::string torn = torn_pair(group, lines); !torn.empty())
     offer.why_not += (offer.why_not.empty() ? "" : "; ") + torn;

@@ -20,7 +20,7 @@ class Shares {
   std::uint32_t join() { return join(~std::uint32_t{0}); }
   // most: as its ranks ask.
   std::uint32_t join(std::uint32_t most) {
-    std::uint32_t share = shares_.next(taken());
+    std::uint32_t share = shares_.next(taken(), most);
     const bool is_tiny = share == 0;
     if (is_tiny) share = shares_.next_tiny(taken());
     share = std::min(share, most);
@@ -105,10 +105,10 @@ TEST(InStreamShares, OneThatAsksForFewLeavesTheRestToOthers) {
   Shares shares(132);
   EXPECT_EQ(shares.join(16), 16u);
   EXPECT_EQ(shares.join(), 95u) << "it is no tiny one: the second has what a first one has";
+  EXPECT_EQ(shares.join(8), 8u) << "9 are left, too few for a small share";
   Shares alike(132);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(alike.join(24), 24u) << i;
-  EXPECT_EQ(alike.join(24), 1u) << "96 of 120 are taken: too few for a small share";
-  EXPECT_EQ(alike.sum(), 97u);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(alike.join(24), 24u) << i;
+  EXPECT_EQ(alike.join(24), 1u) << "a tiny one";
 }
 
 TEST(InStreamShares, WhoeverComesAfterTheFirstHasLeftHasWhatItHad) {
@@ -139,12 +139,12 @@ TEST(InStreamShares, TinyOnesTakeNothingFromThoseThatComeAfterThem) {
 }
 
 TEST(InStreamShares, ATinyOneServesSmallOperationsOnly) {
-  const auto most = [](std::uint32_t ranks, std::uint32_t blocks) {
-    const LaunchTable table =
-        make_launch_table({.ranks = ranks,
-                           .atomic_128b_stores = true,
-                           .in_stream_blocks = blocks,
-                           .most_in_stream_bytes = most_bytes_of_share(blocks)});
+  const auto most = [](std::uint32_t ranks, std::uint32_t blocks, bool is_tiny = true) {
+    const LaunchTable table = make_launch_table(
+        {.ranks = ranks,
+         .atomic_128b_stores = true,
+         .in_stream_blocks = blocks,
+         .most_in_stream_bytes = is_tiny ? most_bytes_of_tiny_share(blocks) : kAnyBytes});
     const LaunchStretch first = stretches_of(table, DType::Float16).front();
     EXPECT_EQ(first.path, LaunchPath::InStream);
     return first.most_bytes;
@@ -153,8 +153,8 @@ TEST(InStreamShares, ATinyOneServesSmallOperationsOnly) {
   EXPECT_EQ(most(2, 6), 96u * 1024);
   EXPECT_EQ(most(4, 1), 16u * 1024);
   EXPECT_EQ(most(8, 6), 96u * 1024);
-  EXPECT_EQ(most(2, kMaxInStreamBlocks), 16u * 1024 * 1024);
-  EXPECT_EQ(most(4, 25), 25u * 15'872 / 64 * 64 * 4) << "as far as its areas hold it";
+  EXPECT_EQ(most(2, kMaxInStreamBlocks, false), 16u * 1024 * 1024);
+  EXPECT_EQ(most(4, 25, false), 25u * 15'872 / 64 * 64 * 4) << "as far as its areas hold it";
 }
 
 }  // namespace

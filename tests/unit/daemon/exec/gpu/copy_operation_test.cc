@@ -23,6 +23,8 @@ namespace {
 
 using Kind = QueueStream::Kind;
 
+constexpr std::uint32_t kMostBlocks = 7;  // of a kernel, as the calls say
+
 struct ShuffledNode {
   // By rank and kind.
   std::map<std::pair<std::uint32_t, Kind>, std::deque<std::function<bool()>>> streams;
@@ -99,6 +101,7 @@ class ShuffledQueues final : public GpuQueues {
   }
   Status combine(std::uint32_t, std::uint32_t, const CombineCall& call) override {
     ARC_RETURN_IF_ERROR(node_.called("combine", rank_));
+    EXPECT_EQ(call.most_blocks, kMostBlocks);
     node_.put(rank_, Kind::Launches, [call] {
       for (std::uint64_t i = 0; i < call.count; ++i) {
         std::uint32_t sum = 0;
@@ -143,6 +146,7 @@ class CopyOperations : public testing::TestWithParam<std::uint32_t> {
     std::vector<CudaAllReduce> made(ranks());
     for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
       CudaAllReduce& call = made[rank];
+      call.most_blocks = kMostBlocks;
       call.count = count;
       call.rank = rank;
       call.ranks = ranks();

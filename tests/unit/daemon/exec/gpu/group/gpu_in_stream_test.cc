@@ -44,8 +44,9 @@ class GpuInStreamTest : public GpuWorkerTest {
   static std::uint64_t most_in_stream(const GpuRank& rank) {
     return stretches_of(rank.launches, DType::Float16).front().most_bytes;
   }
-  static std::uint32_t most_blocks(const GpuRank& rank) {
-    return rank.launches.find({.bytes = 4 << 20, .dtype = DType::Float16}).in_stream.blocks;
+  static std::uint32_t most_blocks(const GpuRank& rank) { return most_blocks_of(rank, 4 << 20); }
+  static std::uint32_t most_blocks_of(const GpuRank& rank, std::uint64_t bytes) {
+    return rank.launches.find({.bytes = bytes, .dtype = DType::Float16}).in_stream.blocks;
   }
   // Of the only communicator.
   CommunicatorSnapshot snapshot() {
@@ -199,15 +200,27 @@ TEST_F(GpuInStreamTest, FillsNoMoreSmsThanItsRanksAskFor) {
   most_sms_ = 16;
   const auto first = group(2);
   for (const GpuRank* rank : first) {
-    EXPECT_EQ(rank->launches.find({.bytes = 256 << 10, .dtype = DType::Float16}).in_stream.blocks,
-              16u);
-    EXPECT_EQ(most_in_stream(*rank), 16u * 16 * 1024);
+    EXPECT_EQ(most_blocks_of(*rank, 256 << 10), 16u);
+    EXPECT_GT(most_in_stream(*rank), 2u << 20) << "as far as its areas hold it";
   }
   EXPECT_EQ(snapshot().most_sms, 16u);
   EXPECT_EQ(snapshot().why_not_in_stream, "its ranks ask for 16 SMs at most");
   most_sms_ = 0;
   for (const GpuRank* rank : group(2))
     EXPECT_EQ(most_blocks(*rank), kMaxInStreamBlocks) << "what the first one left";
+  most_sms_ = 8;
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(most_blocks_of(*rank, 1 << 20), 8u);
+  most_sms_ = 1;
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(most_blocks_of(*rank, 64 << 10), 1u);
+  most_sms_ = 8;
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(most_in_stream(*rank), 16u * 1024) << "a tiny one";
+  std::vector<std::string> why;
+  for (const CommunicatorSnapshot& one : inspect().communicators)
+    why.push_back(one.why_not_in_stream);
+  EXPECT_THAT(why, testing::Contains("other communicators have 120 of the 132 SMs of GPU-0, which "
+                                     "leaves 1 for this one, up to 16 KB; "
+                                     "gpu.in_stream_communicators keeps some for more"));
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->exchange_bytes, 0u);
 }
 
 // By the least that any of its GPUs has: what it takes of an emptier one is of what tiny shares may
