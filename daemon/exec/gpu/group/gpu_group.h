@@ -89,7 +89,7 @@ class GpuGroup final : public CommunicatorExtension {
   CudaAbilities abilities;               // of their GPUs, together
   LaunchTable launches;                  // which path its operations take; all ranks have the same
   std::uint32_t in_stream_blocks = 0;    // its share of each GPU's SMs; 0: nothing is in-stream
-  bool in_tiny_share = false;            // it is one of those that are left when the others are out
+  bool in_tiny_share = false;            // of the tiny ones (plan/in_stream_share.h)
   bool has_lent_sms = false;             // they are its own until it is closed
   std::string why_not_in_stream;         // or not all that could be: for people
   // In its scratches: scratch_slots.h.
