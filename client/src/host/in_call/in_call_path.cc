@@ -114,32 +114,47 @@ std::optional<Status> InCallPath::run(Member& member, const CollectiveCall& call
 
 bool InCallPath::wait_for_all(const Member& member, Meeting& meeting, DeadlineOnDemand& deadline) {
   Submission& submission = member.session->submission();
-  const bool yields_at_once = is_one_core() || submission.is_oversubscribed_by_clients();
   Seen seen = meeting.look();
-  for (int i = 0; seen == Seen::NotAll && i < kFirstLooks && !yields_at_once; ++i) {
+  if (seen != Seen::NotAll) return seen == Seen::All;
+  const bool spins =
+      !is_one_core() && !submission.is_oversubscribed_by_clients() && spin_worth_.spins();
+  for (int i = 0; spins && seen == Seen::NotAll && i < kFirstLooks; ++i) {
     pause_briefly();
     seen = meeting.look();
   }
-  if (seen != Seen::NotAll) return seen == Seen::All;
+  if (seen != Seen::NotAll) {
+    spin_worth_.spun(true);
+    return seen == Seen::All;
+  }
 
   const Clock::duration left = deadline.get().left();
   const auto start = Clock::now();
-  const auto spin_until = yields_at_once ? start : start + kSpinForPeers;
-  const auto yield_until = start + kYieldForPeers;
   const auto until = start + std::min<Clock::duration>(kPatience, left / kPartForWorker);
-  for (auto now = start; now < until && seen == Seen::NotAll; now = Clock::now()) {
+  const auto spin_until = std::min(until, start + kSpinForPeers);
+  const auto yield_until = start + kYieldForPeers;
+  auto now = start;
+  const auto look_again = [&] {
+    const auto after = Clock::now();
+    lost_time_.paused(LostTime::ns_of(now), LostTime::ns_of(after));
+    now = after;
+    seen = meeting.look();
+  };
+  if (spins) {
+    while (seen == Seen::NotAll && now < spin_until) {
+      for (int i = 0; i < 8; ++i) pause_briefly();
+      look_again();
+    }
+    spin_worth_.spun(seen != Seen::NotAll);
+  }
+  while (seen == Seen::NotAll && now < until) {
     if (now < yield_until && !lost_time_.sleeps(LostTime::ns_of(now))) {
-      if (now < spin_until) {
-        for (int i = 0; i < 8; ++i) pause_briefly();
-      } else {
-        ::sched_yield();
-      }
-      lost_time_.paused(LostTime::ns_of(now), LostTime::ns_of(Clock::now()));
-      seen = meeting.look();
+      ::sched_yield();
+      look_again();
     } else {
       // What the session's threads wait for needs somebody to work at it.
       submission.work([&] { return Clock::now() >= until; });
       seen = sleep(meeting, until - now);
+      now = Clock::now();
     }
   }
   return seen == Seen::All;

@@ -15,6 +15,7 @@
 #include "client/src/host/collective_call.h"
 #include "client/src/host/in_call/in_call_meeting.h"
 #include "client/src/host/in_call/in_call_parts.h"
+#include "client/src/host/in_call/spin_worth.h"
 #include "client/src/session/deadline.h"
 #include "client/src/session/deadline_mutex.h"
 #include "proto/host/in_call.h"
@@ -78,6 +79,7 @@ class InCallPath {
   DeadlineMutex turn_;
   std::uint64_t run_here_ = 0;               // operations; changes while nothing is at the worker
   std::atomic<std::uint64_t> at_worker_{0};  // requests that were sent there
+  SpinWorth spin_worth_;
   LostTime lost_time_;
 };
 
