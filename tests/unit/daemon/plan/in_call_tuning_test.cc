@@ -65,9 +65,11 @@ TEST(InCallTuning, TakesThePlaceOfWhatWasMeasuredOfTheSameRanksAndTypes) {
 TEST(InCallBounds, AreWhatWasMeasuredWhereTheSettingLeavesItToThat) {
   const InCallTuning tuning = measured();
   EXPECT_EQ(in_call_bounds(kInCallAuto, tuning, 2), (InCallBounds{32768, 1024}));
-  EXPECT_EQ(in_call_bounds(kInCallAuto, {}, 2), (InCallBounds{16384, 8192}));
+  EXPECT_EQ(in_call_bounds(kInCallAuto, {}, 2), (InCallBounds{32768, 16384}));
   EXPECT_EQ(in_call_bounds(4096, tuning, 2), (InCallBounds{4096, 2048}));
-  EXPECT_EQ(in_call_bounds(65536, tuning, 4), (InCallBounds{16384, 8192})) << "48 KiB of others";
+  EXPECT_EQ(in_call_bounds(65536, tuning, 4), (InCallBounds{32768, 16384}))
+      << "each of 4 reads 3 others'";
+  EXPECT_EQ(in_call_bounds(kInCallAuto, {}, 8), (InCallBounds{7021, 3510}));
   EXPECT_FALSE(in_call_bounds(kInCallAuto, tuning, 1).any());
   EXPECT_FALSE(in_call_bounds(kInCallAuto, {}, 9).any()) << "calls of so many do not meet";
 }
