@@ -1,8 +1,8 @@
 // Whether a wait for the other ranks begins by spinning. It mostly does: they come within a
 // microsecond, or have lost their cores for milliseconds, of which the spin is a hundredth. Where
-// two ranks share a core each spin is in vain, and keeps from the other the core that it needs:
-// 40 us an operation on a core that also others use, where sleeping at once takes 5. Nothing tells
-// a process that it is so, but that its spins are in vain, one after the other.
+// two ranks share a core each spin is in vain, and keeps from the other the core that it needs: an
+// operation took 26 us there, where yielding or sleeping at once takes 4 to 9. Nothing tells a
+// process that it is so, but that its spins are in vain, one after the other.
 //
 // After a few the next is left out, then two in a row, four, and so on, until one is not in vain.
 // Thread: one at a time.
