@@ -3,14 +3,11 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "tests/bench/peer_run.h"
 
 namespace arcomm::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 void add_bfloat16_mpi(void* in, void* inout, int* count, MPI_Datatype*) {
   auto* out = static_cast<std::uint16_t*>(inout);
@@ -39,23 +36,21 @@ int run(int argc, char** argv) {
   const arctl::Pattern pattern(options.dtype, ReduceOp::Sum, options.ranks);
   for (const std::uint64_t bytes : options.sizes) {
     const auto count = static_cast<int>(bytes / size_of(options.dtype));
-    const std::uint32_t iterations = options.iterations_of(bytes);
     pattern.fill(send.data(), static_cast<std::uint64_t>(count), rank);
     const auto once = [&] {
       MPI_Allreduce(send.data(), recv.data(), count, type, add, MPI_COMM_WORLD);
     };
-    for (std::uint32_t i = 0; i < arctl::default_warmup(bytes); ++i) once();
+    for (std::uint32_t i = 0; i < options.warmup_of(bytes); ++i) once();
     std::fill_n(recv.begin(), bytes, std::byte{0xa5});
+    const auto slowest = [](double us) {
+      double all = 0;
+      MPI_Allreduce(&us, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+      return all;
+    };
     std::vector<double> samples;
     for (std::uint32_t round = 0; round < options.rounds; ++round) {
       MPI_Barrier(MPI_COMM_WORLD);
-      const auto start = Clock::now();
-      for (std::uint32_t i = 0; i < iterations; ++i) once();
-      double us =
-          std::chrono::duration<double, std::micro>(Clock::now() - start).count() / iterations;
-      double slowest = 0;
-      MPI_Allreduce(&us, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-      samples.push_back(slowest);
+      samples.push_back(round_us(options, bytes, once, slowest));
     }
     std::uint64_t wrong = pattern.wrong(recv.data(), static_cast<std::uint64_t>(count)),
                   all_wrong = 0;

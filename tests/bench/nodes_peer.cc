@@ -1,7 +1,7 @@
 // arcommd between nodes: a rank process on each of several daemons, by the public C interface, on
 // memory from arcMemAlloc.
 //   nodes_peer --runtime DIR,DIR,... --sizes 1K,1M [--dtype ...] [--codec ...]
-// with a rank for each folder.
+// with a rank for each folder; a folder that is named again has as many ranks.
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -79,9 +79,9 @@ int run(int argc, char** argv) {
   }
   if (options.sizes.empty() || folders.size() < 2 ||
       (options.dtype != DType::Float32 && options.dtype != DType::BFloat16)) {
-    std::fprintf(
-        stderr,
-        "nodes_peer: wants --runtime of two daemons or more, --sizes, and float32 or bfloat16\n");
+    std::fprintf(stderr,
+                 "nodes_peer: wants --runtime of two ranks' daemons or more, --sizes, and float32 "
+                 "or bfloat16\n");
     return 2;
   }
   Result<arctl::RankBoard> board = arctl::RankBoard::create(options.ranks);

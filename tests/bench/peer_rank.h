@@ -2,6 +2,7 @@
 // times, and what rank 0 prints of all. Thread: a rank's own; the board is in shared memory.
 #pragma once
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -37,21 +38,24 @@ struct PeerRank {
   }
 };
 
+// The greatest of what the ranks pass. Collective.
+inline double slowest_of(const PeerRank& run, double us) {
+  run.board.samples_of(run.rank)[0] = us;
+  run.meet();
+  double slowest = 0;
+  for (Rank rank = 0; rank < run.options.ranks; ++rank)
+    slowest = std::max(slowest, run.board.samples_of(rank)[0]);
+  run.meet();
+  return slowest;
+}
+
 // One call's time on the slowest rank, known to all ranks.
 inline double pilot_us(const PeerRank& run, const std::function<void()>& once) {
   using Clock = std::chrono::steady_clock;
   run.meet();
   const auto start = Clock::now();
   once();
-  run.board.samples_of(run.rank)[0] =
-      std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-  run.meet();
-  double slowest = 0;
-  for (Rank rank = 0; rank < run.options.ranks; ++rank) {
-    slowest = std::max(slowest, run.board.samples_of(rank)[0]);
-  }
-  run.meet();
-  return slowest;
+  return slowest_of(run, std::chrono::duration<double, std::micro>(Clock::now() - start).count());
 }
 
 // `once` leaves the result in run.recv. Every rank's means go to the board; rank 0 prints the
@@ -59,9 +63,7 @@ inline double pilot_us(const PeerRank& run, const std::function<void()>& once) {
 // counts.
 inline void measure(const PeerRank& run, const char* algorithm, std::uint64_t bytes,
                     double& best_pilot, const std::function<void()>& once) {
-  using Clock = std::chrono::steady_clock;
   constexpr double kWarmUpUs = 100'000;
-  const std::uint32_t iterations = run.options.iterations_of(bytes);
   const std::uint64_t count = bytes / size_of(run.options.dtype);
   const arctl::Pattern pattern(run.options.dtype, ReduceOp::Sum, run.options.ranks,
                                run.options.codec);
@@ -71,15 +73,14 @@ inline void measure(const PeerRank& run, const char* algorithm, std::uint64_t by
   // As many as the others do, or a tenth of a second: processes that sleep between messages anyway.
   // All ranks have the same pilot.
   const auto within = static_cast<std::uint32_t>(std::clamp(kWarmUpUs / pilot, 5.0, 1e6));
-  for (std::uint32_t i = 0; i < std::min(arctl::default_warmup(bytes), within); ++i) once();
+  for (std::uint32_t i = 0; i < std::min(run.options.warmup_of(bytes), within); ++i) once();
   // In-place algorithms run on zeros while they are timed, or the sums would grow without bound.
   std::memset(run.recv, 0, bytes);
+  std::vector<double> samples;
   for (std::uint32_t round = 0; round < run.options.rounds; ++round) {
     run.meet();
-    const auto start = Clock::now();
-    for (std::uint32_t i = 0; i < iterations; ++i) once();
-    run.board.samples_of(run.rank)[round] =
-        std::chrono::duration<double, std::micro>(Clock::now() - start).count() / iterations;
+    samples.push_back(
+        round_us(run.options, bytes, once, [&run](double us) { return slowest_of(run, us); }));
   }
   pattern.fill(run.recv, count, run.rank);  // what in-place algorithms reduce
   run.meet();
@@ -87,16 +88,29 @@ inline void measure(const PeerRank& run, const char* algorithm, std::uint64_t by
   run.board.page().slots[run.rank].wrong = pattern.wrong(run.recv, count);
   run.meet();
   if (run.rank == 0) {
-    std::vector<double> slowest(run.options.rounds, 0.0);
     std::uint64_t wrong = 0;
-    for (Rank rank = 0; rank < run.options.ranks; ++rank) {
-      for (std::size_t i = 0; i < slowest.size(); ++i)
-        slowest[i] = std::max(slowest[i], run.board.samples_of(rank)[i]);
+    for (Rank rank = 0; rank < run.options.ranks; ++rank)
       wrong += run.board.page().slots[rank].wrong;
-    }
-    print_samples(run.system, algorithm, run.options, bytes, slowest, wrong);
+    print_samples(run.system, algorithm, run.options, bytes, samples, wrong);
   }
   run.meet();
+}
+
+inline int cores_to_use() {
+  cpu_set_t all;
+  return ::sched_getaffinity(0, sizeof(all), &all) == 0 ? CPU_COUNT(&all) : 0;
+}
+
+// To the rank-th of the cores that this process may use.
+inline void bind_to_core(Rank rank) {
+  cpu_set_t all, one;
+  CPU_ZERO(&one);
+  if (::sched_getaffinity(0, sizeof(all), &all) != 0) return;
+  int before = rank;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &all) && before-- == 0) CPU_SET(cpu, &one);
+  }
+  (void)::sched_setaffinity(0, sizeof(one), &one);
 }
 
 // Forks a process for each rank, before any thread exists, and waits for all: 0, or 1 where one
@@ -104,10 +118,12 @@ inline void measure(const PeerRank& run, const char* algorithm, std::uint64_t by
 inline int run_ranks(const char* name, const PeerOptions& options, const arctl::RankBoard& board,
                      const std::function<void(Rank)>& act) {
   std::vector<pid_t> ranks;
+  const bool binds = options.binds_to_cores && options.ranks <= cores_to_use();
   for (Rank rank = 0; rank < options.ranks; ++rank) {
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (binds) bind_to_core(rank);
       try {
         act(rank);
       } catch (const std::exception& failure) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -22,12 +23,18 @@ struct PeerOptions {
   DType dtype = DType::Float32;
   int ranks = 2;
   std::uint32_t rounds = 3;
-  std::uint32_t iterations = 0;  // of a round at most; 0: as many as arctl bench does by default
-  Codec codec = Codec::None;     // of arcommd's own ranks: no peer has one
+  std::uint32_t iterations = 0;  // of a round; 0: as many as arctl bench does by default
+  std::uint32_t warmup = 0;      // calls before the first round; 0: the same
+  double seconds = 0;            // that a round lasts, in the place of a number of iterations
+  // Each rank to a core of its own where there are enough, as mpirun does with its processes.
+  bool binds_to_cores = false;
+  Codec codec = Codec::None;  // of arcommd's own ranks: no peer has one
 
   std::uint32_t iterations_of(std::uint64_t bytes) const {
-    const std::uint32_t usual = arctl::default_iterations(bytes);
-    return iterations == 0 ? usual : std::min(usual, iterations);
+    return iterations == 0 ? arctl::default_iterations(bytes) : iterations;
+  }
+  std::uint32_t warmup_of(std::uint64_t bytes) const {
+    return warmup == 0 ? arctl::default_warmup(bytes) : warmup;
   }
 };
 
@@ -64,11 +71,37 @@ inline PeerOptions parse_peer_options(int argc, char** argv) {
       options.rounds = static_cast<std::uint32_t>(std::atoi(argv[i + 1]));
     } else if (name == "--iterations") {
       options.iterations = static_cast<std::uint32_t>(std::atoi(argv[i + 1]));
+    } else if (name == "--warmup") {
+      options.warmup = static_cast<std::uint32_t>(std::atoi(argv[i + 1]));
+    } else if (name == "--bind-to") {
+      if (value != "core") refuse(argv[i + 1]);
+      options.binds_to_cores = true;
+    } else if (name == "--seconds") {
+      options.seconds = std::atof(argv[i + 1]);
     } else {
       refuse(argv[i]);
     }
   }
   return options;
+}
+
+// A round's mean time of a call, in us, of the slowest rank. `slowest`: collective, the greatest of
+// what the ranks pass; by it they agree whether the round has lasted long enough.
+template <typename Once, typename Slowest>
+double round_us(const PeerOptions& options, std::uint64_t bytes, const Once& once,
+                const Slowest& slowest) {
+  using Clock = std::chrono::steady_clock;
+  std::uint64_t calls = 0, block = options.seconds > 0 ? 1 : options.iterations_of(bytes);
+  double own = 0, all = 0;
+  do {
+    const auto start = Clock::now();
+    for (std::uint64_t i = 0; i < block; ++i) once();
+    own += std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+    calls += block;
+    block *= 2;
+    all = slowest(own);
+  } while (all < options.seconds * 1e6);
+  return all / static_cast<double>(calls);
 }
 
 inline void print_samples(const char* system, const char* algorithm, const PeerOptions& options,
