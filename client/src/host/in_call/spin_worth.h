@@ -15,7 +15,8 @@ namespace arcomm::client {
 
 class SpinWorth {
  public:
-  // One such is another rank that has lost its core, and two are both.
+  // So many in a row say nothing: another rank has lost its core, and then this one. A wait that
+  // finds all at once is none of them, and does not end a row.
   static constexpr std::uint32_t kBorne = 2;
   // Then a spin that is in vain costs an operation a third of a microsecond.
   static constexpr std::uint32_t kMostLeftOut = 64;
