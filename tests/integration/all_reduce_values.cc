@@ -79,6 +79,8 @@ TEST_F(AllReduce, TakesEveryMixOfMemoryInPlaceAndOutOfPlace) {
     for (const char* receive : kinds) {
       expect_all_ok(clients,
                     std::string("allreduce c0 5001 int32 max mem=") + send + " recv=" + receive);
+      expect_all_ok(clients,
+                    std::string("allreduce c0 10007 int32 min mem=") + send + " recv=" + receive);
     }
     expect_all_ok(clients, std::string("allreduce c0 5001 float64 sum place=in mem=") + send);
   }

@@ -73,7 +73,7 @@ TEST_F(Soak, MinutesOfEverythingAtOnceGiveTheSameBitsInTheSameSpace) {
   long rounds = 0;
   for (; std::chrono::steady_clock::now() < end; ++rounds) {
     const std::string what = std::string("allreduce c0 ") +
-                             std::to_string(1 + random() % 3 * 7777) + " " + types[random() % 6] +
+                             std::to_string(1 + random() % 3 * 11111) + " " + types[random() % 6] +
                              " " + operations[random() % 3];
     const std::string how =
         std::string(" mem=") + memory[random() % 4] + " recv=" + memory[random() % 4];

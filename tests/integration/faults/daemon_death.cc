@@ -108,7 +108,7 @@ TEST_F(DaemonDeath, MemoryOfTheLibraryOutlivesTheDaemonThatMadeIt) {  // 6
     EXPECT_EQ(reply.code, arcUnavailable);
   restart();
   expect_all_ok(clients, "rebuild c0");
-  expect_all_ok(clients, "allreduce c0 5000 float32 sum mem=alloc");
+  expect_all_ok(clients, "allreduce c0 10007 float32 sum mem=alloc");
   expect_all_ok(clients, "free kept");
 }
 

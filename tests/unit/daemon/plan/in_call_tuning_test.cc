@@ -42,11 +42,11 @@ TEST(InCallTuning, IsNothingToCallsThatAreNoFaster) {
   EXPECT_EQ(tuning.most_bytes(2, TypeClass::Plain), 0u);
 }
 
-TEST(InCallTuning, StandsForMoreRanksByWhatEachReadsAndNotForFewer) {
+TEST(InCallTuning, StandsForMoreRanksByWhatAllReadAndNotForFewer) {
   const InCallTuning tuning = measured();
-  EXPECT_EQ(tuning.most_bytes(3, TypeClass::Plain), 16384u);
+  EXPECT_EQ(tuning.most_bytes(3, TypeClass::Plain), 32768u / 3);
   EXPECT_EQ(tuning.most_bytes(8, TypeClass::Plain), 0u);
-  EXPECT_EQ(tuning.most_bytes(8, TypeClass::Half), 1024u / 7)
+  EXPECT_EQ(tuning.most_bytes(8, TypeClass::Half), 1024u / 28)
       << "of 2 ranks, as 4 were not measured";
   EXPECT_EQ(tuning.most_bytes(1, TypeClass::Plain), std::nullopt);
   EXPECT_EQ(InCallTuning{}.most_bytes(2, TypeClass::Plain), std::nullopt);
