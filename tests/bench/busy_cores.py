@@ -45,7 +45,7 @@ def measure(name, command, case, options, results):
 
 
 def command_of_ours(build, environment, case, options):
-    """Ranks are bound to cores as mpirun binds those of Open MPI; Gloo's have threads beside them, and are not."""
+    """Two ranks are bound to a core each, as mpirun binds two; Gloo's have threads beside them, and are not."""
     ranks, dtype, size = case
     return [build / "tests/bench/nodes_peer", "--runtime", ",".join([environment["ARCOMM_RUNTIME_DIR"]] * ranks), "--sizes", size,
             "--dtype", dtype, "--rounds", options.settling + options.rounds, "--bind-to", "core"]
@@ -87,7 +87,7 @@ def table(measured, names, options, sizes) -> tuple[str, list[dict]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", action="append", metavar="NAME=FOLDER",
-                        help="a build with arcommd, arctl, nodes_peer and, the last one, the peers; more than once to compare versions")
+                        help="a build with arcommd, arctl, this nodes_peer and, the last one, the peers; more than once to compare versions")
     numbers = lambda text: [int(number) for number in text.split(",")]
     words = lambda text: [word for word in text.split(",") if word]
     parser.add_argument("--busy", type=numbers, default=[0, 1, 2, 4], help="busy processes per core")

@@ -80,7 +80,8 @@ int run(int argc, char** argv) {
   if (options.sizes.empty() || folders.size() < 2 ||
       (options.dtype != DType::Float32 && options.dtype != DType::BFloat16)) {
     std::fprintf(stderr,
-                 "nodes_peer: wants --runtime of two ranks' daemons or more, --sizes, and float32 "
+                 "nodes_peer: wants --runtime with a folder for each of two ranks or more, "
+                 "--sizes, and float32 "
                  "or bfloat16\n");
     return 2;
   }

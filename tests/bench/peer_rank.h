@@ -118,7 +118,7 @@ inline void bind_to_core(Rank rank) {
 inline int run_ranks(const char* name, const PeerOptions& options, const arctl::RankBoard& board,
                      const std::function<void(Rank)>& act) {
   std::vector<pid_t> ranks;
-  const bool binds = options.binds_to_cores && options.ranks <= cores_to_use();
+  const bool binds = options.binds_to_cores && options.ranks == 2 && cores_to_use() >= 2;
   for (Rank rank = 0; rank < options.ranks; ++rank) {
     const pid_t pid = ::fork();
     if (pid == 0) {

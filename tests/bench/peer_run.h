@@ -26,7 +26,7 @@ struct PeerOptions {
   std::uint32_t iterations = 0;  // of a round; 0: as many as arctl bench does by default
   std::uint32_t warmup = 0;      // calls before the first round; 0: the same
   double seconds = 0;            // that a round lasts, in the place of a number of iterations
-  // Each rank to a core of its own where there are enough, as mpirun does with its processes.
+  // Two ranks to a core each, as mpirun does with two processes.
   bool binds_to_cores = false;
   Codec codec = Codec::None;  // of arcommd's own ranks: no peer has one
 
