@@ -158,19 +158,7 @@ TEST_F(NodesFaults, ADaemonThatStopsSaysSoAndOneThatIsKilledIsFoundDeadByItsTime
 // tests/rdma_vm has such a way: 200 ms in each direction, and of a hundred packets five are lost.
 TEST_F(NodesFaults, AFarAndLossyWayIsTakenForNobodysDeathAndItsRetransmissionsAreTold) {
   start(2, {{"net.peer_timeout_ms", "5000"}});  // the default
-  Clients clients;
-  for (const std::size_t i : {0u, 1u}) clients.push_back(start_client(i, "init 60000"));
-  // The daemons connect when they are first asked to, within 5 s, which four lost packets use up:
-  // the ranks are told so, and try again.
-  bool is_formed = false;
-  for (int attempt = 0; attempt < 3 && !is_formed; ++attempt) {
-    const std::string id = clients[0]->expect_ok("id");
-    for (const std::size_t rank : {0u, 1u})
-      clients[rank]->tell("comm c0 2 " + id + " " + std::to_string(rank));
-    is_formed = true;
-    for (const auto& client : clients) is_formed &= client->hear().ok();
-  }
-  ASSERT_TRUE(is_formed) << node(0).log() << node(1).log();
+  const Clients clients = start_ranks_on({0, 1}, "init 60000");
   const auto link = [this] { return net(0).at("links").at(0); };
   const auto retransmits = [&] { return link().at("retransmits").get<std::uint64_t>(); };
   if (link().at("round_trip_s").get<double>() < 0.3)
