@@ -23,16 +23,12 @@ struct PeerOptions {
   DType dtype = DType::Float32;
   int ranks = 2;
   std::uint32_t rounds = 3;
-  std::uint32_t iterations = 0;  // of a round; 0: as many as arctl bench does by default
-  std::uint32_t warmup = 0;      // calls before the first round; 0: the same
-  double seconds = 0;            // that a round lasts, in the place of a number of iterations
+  std::uint32_t warmup = 0;  // calls before the first round; 0: as many as arctl bench has
+  double seconds = 0;        // that a round lasts, in the place of a number of iterations
   // Two ranks to a core each, as mpirun does with two processes.
   bool binds_to_cores = false;
   Codec codec = Codec::None;  // of arcommd's own ranks: no peer has one
 
-  std::uint32_t iterations_of(std::uint64_t bytes) const {
-    return iterations == 0 ? arctl::default_iterations(bytes) : iterations;
-  }
   std::uint32_t warmup_of(std::uint64_t bytes) const {
     return warmup == 0 ? arctl::default_warmup(bytes) : warmup;
   }
@@ -69,8 +65,6 @@ inline PeerOptions parse_peer_options(int argc, char** argv) {
       options.ranks = std::atoi(argv[i + 1]);
     } else if (name == "--rounds") {
       options.rounds = static_cast<std::uint32_t>(std::atoi(argv[i + 1]));
-    } else if (name == "--iterations") {
-      options.iterations = static_cast<std::uint32_t>(std::atoi(argv[i + 1]));
     } else if (name == "--warmup") {
       options.warmup = static_cast<std::uint32_t>(std::atoi(argv[i + 1]));
     } else if (name == "--bind-to") {
@@ -91,7 +85,7 @@ template <typename Once, typename Slowest>
 double round_us(const PeerOptions& options, std::uint64_t bytes, const Once& once,
                 const Slowest& slowest) {
   using Clock = std::chrono::steady_clock;
-  std::uint64_t calls = 0, block = options.seconds > 0 ? 1 : options.iterations_of(bytes);
+  std::uint64_t calls = 0, block = options.seconds > 0 ? 1 : arctl::default_iterations(bytes);
   double own = 0, all = 0;
   do {
     const auto start = Clock::now();
