@@ -109,7 +109,7 @@ constexpr SettingRow kRows[] = {
          "between 2 to 8 ranks that are all on this host, run within the ranks' calls, which hand "
          "each other what they send in memory that the daemon makes for the communicator; whatever "
          "does not meet there soon goes to the "
-         "worker. auto: up to what arctl tune found to be faster so, and 32 KiB where it has not "
+         "worker. auto: up to what arctl tune found to be faster so, and 16 KiB where it has not "
          "been run. 0: the worker runs everything. Communicators keep what held when they were "
          "formed."},
     {.section = "gpu",

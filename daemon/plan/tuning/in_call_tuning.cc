@@ -8,17 +8,12 @@
 namespace arcomm {
 namespace {
 
-// Where nothing was measured. On 2 cores calls take 4.8 us for 32 KB of float32 between 2 ranks
-// where the worker takes 10.6, and 16 between 4 where it takes 20; for 64 KB 8.4 to 10.6 where it
-// takes 6.2 to 12, by host, and 28 between 4 where it takes 15 to 24. With a busy process per core
-// calls take 32 us for 32 KB between 2 and the worker, a third process, 89.
-constexpr std::uint64_t kUnmeasuredBytes = std::uint64_t{32} << 10;
-// What all ranks read of each other: between 8 calls are faster up to some 8 KB.
-constexpr std::uint64_t kMostTraffic = std::uint64_t{384} << 10;
-// Who reads whom.
-constexpr std::uint64_t pairs_of(std::uint32_t ranks) {
-  return std::uint64_t{ranks} * (ranks - 1);
-}
+// Where nothing was measured. On 2 cores calls take 3.4 us for 16 KB of float32 between 2 ranks
+// where the worker takes 4.3, and 8.9 between 4 where it takes 10.1; for 64 KB 10.6 where it takes
+// 6.2, and 28 where it takes 15.
+constexpr std::uint64_t kUnmeasuredBytes = std::uint64_t{16} << 10;
+// What each rank reads of the others.
+constexpr std::uint64_t kMostTraffic = std::uint64_t{48} << 10;
 // A moment in which others had the cores makes either look a hundred times slower than it is.
 constexpr double kMostRatio = 8;
 
@@ -63,7 +58,7 @@ std::optional<std::uint64_t> InCallTuning::most_bytes(std::uint32_t ranks,
     most = point.bytes;
     most_gain = gain;
   }
-  return *nearest < 2 ? most : most * pairs_of(*nearest) / pairs_of(ranks);
+  return *nearest < 2 ? most : most * (*nearest - 1) / (ranks - 1);
 }
 
 InCallBounds in_call_bounds(std::int64_t setting, const InCallTuning& measured, std::uint32_t ranks,
@@ -72,7 +67,7 @@ InCallBounds in_call_bounds(std::int64_t setting, const InCallTuning& measured, 
   if (asked != 0) return {std::min(asked, kMaxInCallBytes), std::min(asked, kMaxInCallBytes)};
   const std::uint64_t wanted =
       setting == kInCallAuto ? kUnmeasuredBytes : static_cast<std::uint64_t>(setting);
-  const std::uint64_t plain = std::min({wanted, kMaxInCallBytes, kMostTraffic / pairs_of(ranks)});
+  const std::uint64_t plain = std::min({wanted, kMaxInCallBytes, kMostTraffic / (ranks - 1)});
   // 16-bit types take as long for half the bytes.
   const InCallBounds by_rule{plain, plain / 2};
   if (setting != kInCallAuto) return by_rule;

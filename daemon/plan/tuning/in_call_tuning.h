@@ -30,7 +30,7 @@ struct InCallTuning {
   // The size up to which calls gain most over the worker, all measured sizes up to it together, so
   // that a size which a busy moment spoilt does not decide; 0 where they gain nothing, and nothing
   // where none was measured. More ranks than were measured go by the nearest number below, less by
-  // how much more all of them read of each other.
+  // how many more of the others each reads.
   std::optional<std::uint64_t> most_bytes(std::uint32_t ranks, TypeClass type_class) const;
 
   friend bool operator==(const InCallTuning&, const InCallTuning&) = default;

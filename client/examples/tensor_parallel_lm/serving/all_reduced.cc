@@ -46,7 +46,7 @@ std::span<const float> AllReduced::sum(std::size_t count) {
 // ones get a plan where the same count comes over and over, made once and then started. Every rank
 // sees the same counts in the same order, so all of them decide alike.
 arc::Plan* AllReduced::plan_for(std::size_t count) {
-  constexpr std::size_t kMostBytesInCall = 32 << 10;  // as host.in_call_bytes has it by itself
+  constexpr std::size_t kMostBytesInCall = 16 << 10;  // as host.in_call_bytes has it by itself
   constexpr unsigned kUsesBeforePlan = 32;
   if (count * sizeof(float) <= kMostBytesInCall) return nullptr;
   if (const auto known = plans_.find(count); known != plans_.end()) return &known->second;

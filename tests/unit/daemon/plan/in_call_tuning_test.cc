@@ -42,11 +42,11 @@ TEST(InCallTuning, IsNothingToCallsThatAreNoFaster) {
   EXPECT_EQ(tuning.most_bytes(2, TypeClass::Plain), 0u);
 }
 
-TEST(InCallTuning, StandsForMoreRanksByWhatAllReadAndNotForFewer) {
+TEST(InCallTuning, StandsForMoreRanksByWhatEachReadsAndNotForFewer) {
   const InCallTuning tuning = measured();
-  EXPECT_EQ(tuning.most_bytes(3, TypeClass::Plain), 32768u / 3);
+  EXPECT_EQ(tuning.most_bytes(3, TypeClass::Plain), 16384u);
   EXPECT_EQ(tuning.most_bytes(8, TypeClass::Plain), 0u);
-  EXPECT_EQ(tuning.most_bytes(8, TypeClass::Half), 1024u / 28)
+  EXPECT_EQ(tuning.most_bytes(8, TypeClass::Half), 1024u / 7)
       << "of 2 ranks, as 4 were not measured";
   EXPECT_EQ(tuning.most_bytes(1, TypeClass::Plain), std::nullopt);
   EXPECT_EQ(InCallTuning{}.most_bytes(2, TypeClass::Plain), std::nullopt);
@@ -65,11 +65,9 @@ TEST(InCallTuning, TakesThePlaceOfWhatWasMeasuredOfTheSameRanksAndTypes) {
 TEST(InCallBounds, AreWhatWasMeasuredWhereTheSettingLeavesItToThat) {
   const InCallTuning tuning = measured();
   EXPECT_EQ(in_call_bounds(kInCallAuto, tuning, 2), (InCallBounds{32768, 1024}));
-  EXPECT_EQ(in_call_bounds(kInCallAuto, {}, 2), (InCallBounds{32768, 16384}));
+  EXPECT_EQ(in_call_bounds(kInCallAuto, {}, 2), (InCallBounds{16384, 8192}));
   EXPECT_EQ(in_call_bounds(4096, tuning, 2), (InCallBounds{4096, 2048}));
-  EXPECT_EQ(in_call_bounds(65536, tuning, 4), (InCallBounds{32768, 16384}))
-      << "each of 4 reads 3 others'";
-  EXPECT_EQ(in_call_bounds(kInCallAuto, {}, 8), (InCallBounds{7021, 3510}));
+  EXPECT_EQ(in_call_bounds(65536, tuning, 4), (InCallBounds{16384, 8192})) << "48 KiB of others";
   EXPECT_FALSE(in_call_bounds(kInCallAuto, tuning, 1).any());
   EXPECT_FALSE(in_call_bounds(kInCallAuto, {}, 9).any()) << "calls of so many do not meet";
 }

@@ -264,7 +264,7 @@ TEST(LaunchTableBuilder, GivesAnOperationOfNoElementsOneBlock) {
   EXPECT_EQ(shape.blocks, 1u);
 }
 
-TEST(LaunchTableBuilder, LetsCallsOfRanksOnOneHostMeetForWhatAllReadInAShortTime) {
+TEST(LaunchTableBuilder, LetsCallsOfRanksOnOneHostMeetForWhatEachReadsInAShortTime) {
   const auto path = [](std::uint32_t ranks, std::int64_t setting, std::uint64_t bytes,
                        DType dtype = DType::Float32) {
     return make_launch_table_on_host(ranks, in_call_bounds(setting, {}, ranks))
@@ -275,8 +275,8 @@ TEST(LaunchTableBuilder, LetsCallsOfRanksOnOneHostMeetForWhatAllReadInAShortTime
   EXPECT_EQ(path(2, 16384, 16385), LaunchPath::Launched);
   EXPECT_EQ(path(2, 16384, 8192, DType::BFloat16), LaunchPath::InCall);
   EXPECT_EQ(path(2, 16384, 8194, DType::BFloat16), LaunchPath::Launched);
-  EXPECT_EQ(path(4, 65536, 32768), LaunchPath::InCall);
-  EXPECT_EQ(path(4, 65536, 32772), LaunchPath::Launched);
+  EXPECT_EQ(path(4, 65536, 16384), LaunchPath::InCall);
+  EXPECT_EQ(path(4, 65536, 16388), LaunchPath::Launched);
   EXPECT_EQ(path(8, 65536, 8192), LaunchPath::Launched);
   EXPECT_EQ(path(1, 65536, 0), LaunchPath::Launched);
   EXPECT_EQ(path(2, 0, 0), LaunchPath::Launched);
