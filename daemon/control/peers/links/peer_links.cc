@@ -11,12 +11,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kAttemptLimit{5000};
+// TCP's first segments, should they be lost, are sent again after 1, 3 and 7 s (RFC 6298, 2
+// and 5.5).
+constexpr milliseconds kAttemptLimit{10'000};
 constexpr milliseconds kRetry{200};
 // A side that only waits to be connected to says so, should the other one believe that the link
 // stands.
 constexpr milliseconds kReminder{300};
-constexpr milliseconds kNewLink{1000};  // one that stands for less is not taken down by a reminder
 constexpr milliseconds kLookAtConnections{1};
 
 }  // namespace
@@ -117,6 +118,7 @@ void PeerLinks::begin(Link& link) {
 void PeerLinks::ask_to_connect(Link& link) {
   v1::ConnectRequest request;
   request.set_worker(parts_.workers[link.worker].device);
+  request.set_attempt(link.attempt_there);
   if (Peer* const peer = parts_.table.find_peer(link.peer.address); peer != nullptr) {
     peer->send<v1::ConnectRequest, v1::ConnectReply>(
         &PeerClient::Stub::PrepareAsyncConnect, std::move(request), link.peer.instance,
@@ -140,9 +142,10 @@ void PeerLinks::ask_for_keys(Link& link) {
                                     link.peer.address));
   }
   enter(link, State::Asking);
-  const std::uint64_t attempt = ++link.attempt;
+  const std::uint64_t attempt = link.attempt = ++last_attempt_;
   v1::ConnectRequest request;
   request.set_worker(parts_.workers[link.worker].device);
+  request.set_attempt(attempt);
   LinkStreams::describe(ports_, parts_.streams, request);
   peer->send<v1::ConnectRequest, v1::ConnectReply>(
       &PeerClient::Stub::PrepareAsyncConnect, std::move(request), link.peer.instance,
@@ -195,7 +198,8 @@ void PeerLinks::connect(const PeerNode& from, const v1::ConnectRequest& request,
     }
     Link& link = link_to(from, *worker);
     answer(v1::ConnectReply{});
-    if (link.state == State::Up && Clock::now() > link.since + kNewLink) {
+    // One that was a long time on its way, as on a lossy one, tells of a link before this one.
+    if (link.state == State::Up && request.attempt() == link.attempt) {
       close_at_worker(link, error(ErrorCode::Unavailable, Reason::RemoteDied, from.to_string(),
                                   " has lost the link"));
       enter(link, State::Down);
@@ -207,6 +211,11 @@ void PeerLinks::connect(const PeerNode& from, const v1::ConnectRequest& request,
     return answer(error(ErrorCode::InvalidArgument, Reason::BadValue, from.to_string(),
                         " would connect from no address"));
   Link& link = link_to(from, *worker);
+  if (request.attempt() <= link.attempt_there)
+    return answer(error(ErrorCode::FailedPrecondition, Reason::None, from.to_string(),
+                        " has given this attempt up: number ", request.attempt(), ", after ",
+                        link.attempt_there));
+  link.attempt_there = request.attempt();
   if (link.state == State::Up || link.state == State::Opening)
     close_at_worker(link, error(ErrorCode::Unavailable, Reason::RemoteDied, from.to_string(),
                                 " makes the link anew"));
@@ -220,7 +229,7 @@ Result<v1::ConnectReply> PeerLinks::hand_out_keys(Link& link, const v1::ConnectR
   Result<v1::ConnectReply> reply = link.streams.expect(
       ports_, keys_, name_of(link), parts_.table.self(), link.peer, parts_.streams, request);
   if (!reply) return reply;
-  ++link.attempt;
+  link.attempt = ++last_attempt_;
   enter(link, State::Collecting);
   link.limit = parts_.loop.after(kAttemptLimit, [this, name = name_of(link)] {
     const auto found = links_.find(name);
@@ -312,7 +321,7 @@ void PeerLinks::drop_attempt(Link& link) {
   parts_.loop.cancel(link.retry);
   keys_.drop(name_of(link));
   link.streams.drop();
-  ++link.attempt;
+  link.attempt = ++last_attempt_;
   enter(link, State::Down);
 }
 

@@ -41,8 +41,9 @@ class PeerLinks final : public LinkMaker {
     PeerNode peer;
     std::size_t worker = 0;
     State state = State::Down;
-    Clock::time_point since{};  // of the state
-    std::uint64_t attempt = 0;  // answers of an earlier one come too late
+    Clock::time_point since{};        // of the state
+    std::uint64_t attempt = 0;        // answers of an earlier one come too late
+    std::uint64_t attempt_there = 0;  // the peer's number of the last that it had keys for
     LinkStreams streams;
     Error why;  // why the last attempt failed, or the link ended
     struct Waiter {
@@ -115,6 +116,7 @@ class PeerLinks final : public LinkMaker {
   LinkKeys keys_;
   DataPorts ports_;
   std::map<LinkName, Link> links_;
+  std::uint64_t last_attempt_ = 0;  // of all links
   std::size_t next_cpu_ = 0;
   LinkTraffic traffic_;
   LinkProbes probes_;

@@ -30,6 +30,32 @@ class PeerLinksTest : public PeersTest {
     ASSERT_TRUE(first) << first.error().message;
     ASSERT_TRUE(second) << second.error().message;
   }
+  static Status ask(PeerNodeUnderTest& node, const PeerNode& from,
+                    const v1::ConnectRequest& request) {
+    return node.on_loop([&] {
+      Status status;
+      node.peers().links().connect(from, request, [&](const Result<v1::ConnectReply>& reply) {
+        if (!reply) status = reply.error();
+      });
+      return status;
+    });
+  }
+  // As its peer does whose link is lost.
+  Status ask_one_to_connect(std::uint64_t attempt) {
+    v1::ConnectRequest request;
+    request.set_worker("host:0");
+    request.set_attempt(attempt);
+    return ask(*one_, two_->self(), request);
+  }
+  const PeerLinks::Link& link_of_one() const {
+    return one_->peers().links().links().begin()->second;
+  }
+  std::uint64_t attempt_of_one() {
+    return one_->on_loop([&] { return link_of_one().attempt; });
+  }
+  bool one_has_link() {
+    return one_->on_loop([&] { return link_of_one().state == PeerLinks::State::Up; });
+  }
 
   std::unique_ptr<PeerNodeUnderTest> one_, two_;
 };
@@ -107,7 +133,6 @@ TEST_F(PeerLinksTest, AreMadeAgainWhicheverSideLostThem) {
   EXPECT_EQ(two_->worker().take_links().size(), 1u);
   ASSERT_FALSE(two_->worker().closed_links().empty()) << "it still had the old one";
   // The side that does not connect asks for it.
-  std::this_thread::sleep_for(milliseconds(1100));
   two_->lose_link(one_->self().instance);
   const Status again = two_->ensure_link(one_->self()).get();
   EXPECT_TRUE(again) << again.error().message;
@@ -117,7 +142,6 @@ TEST_F(PeerLinksTest, AreMadeAgainWhicheverSideLostThem) {
 TEST_F(PeerLinksTest, AreMadeAgainHoweverManyKeepAskingForThem) {
   meet();
   expect_link();
-  std::this_thread::sleep_for(milliseconds(1100));
   two_->lose_link(one_->self().instance);
   // The side that does not connect asks for it, and is asked itself all the time.
   std::vector<std::future<Status>> asked;
@@ -130,6 +154,37 @@ TEST_F(PeerLinksTest, AreMadeAgainHoweverManyKeepAskingForThem) {
       },
       milliseconds(4000)));
   for (auto& one : asked) EXPECT_TRUE(one.get());
+}
+
+// On a way that loses packets a word to the peer may come seconds after the link that it asks for.
+TEST_F(PeerLinksTest, AreNotTakenDownByAReminderOfAnEarlierOne) {
+  meet();
+  expect_link();
+  two_->lose_link(one_->self().instance);
+  expect_link();
+  ASSERT_TRUE(eventually([&] { return one_has_link(); }));
+  const std::uint64_t lost = 1 + one_->worker().closed_links().size();
+  for (const std::uint64_t attempt : {std::uint64_t{0}, attempt_of_one() - 1}) {
+    EXPECT_TRUE(ask_one_to_connect(attempt));
+    EXPECT_TRUE(one_has_link()) << attempt;
+  }
+  EXPECT_LT(one_->worker().closed_links().size(), lost);
+  EXPECT_TRUE(ask_one_to_connect(attempt_of_one()));
+  EXPECT_EQ(one_->worker().closed_links().size(), lost) << "of this one";
+}
+
+TEST_F(PeerLinksTest, AreNotMadeAnewForARequestThatTheirOwnHasOvertaken) {
+  meet();
+  expect_link();
+  v1::ConnectRequest late;
+  late.set_worker("host:0");
+  late.set_streams(2);
+  late.add_addresses(host(1));
+  late.set_attempt(attempt_of_one() - 1);
+  const Status refused = ask(*two_, one_->self(), late);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("has given this attempt up"));
+  EXPECT_TRUE(two_->worker().closed_links().empty());
 }
 
 TEST_F(PeerLinksTest, AreClosedWhenThePeerIsDead) {
