@@ -11,7 +11,7 @@ packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm of PyPI. Needs no GPU.
   check_lines.py --nvcc NVCC [--cuobjdump CUOBJDUMP] [--build BUILD] [--arch 90a,100,...]     the kernels of this tree
 
 With a disassembler and a build folder it looks at what was built, machine code for 90a and the PTX beside it, which
-takes a third of the time; else it compiles them itself.
+takes a third of the time; else, or where the build has no machine code, it compiles them itself.
 
 By default for 90a, whose machine code is in the image, and for 100, for which a driver makes it of the PTX that is there,
 too, by an assembler of its own. 80 and 120 can be asked for.
@@ -270,6 +270,8 @@ def texts_of(kernel, nvcc, cuobjdump, build, archs, folder):
     built = built_of(kernel, build) if cuobjdump and build else None
     if built and not built.exists():
         sys.exit(f"{built} is not there: build first, or leave out --build")
+    if built and "sm_90a" not in run(cuobjdump, "-lelf", built):
+        built = None  # a build of PTX alone
     texts = [out.with_suffix(".ptx")]
     if built:
         texts[0].write_text(re.sub(r"\A.*?^(?=\.version)", "", run(cuobjdump, "-ptx", built), flags=re.S | re.M))
