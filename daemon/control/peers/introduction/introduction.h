@@ -16,7 +16,7 @@ namespace arcomm {
 // Of peer.proto, of the messages of workers and of the frames, and of what nodes conclude from them
 // each by itself: which way an operation goes and how it is cut. Daemons of two versions do not
 // work together.
-inline constexpr std::uint32_t kPeerVersion = 4;
+inline constexpr std::uint32_t kPeerVersion = 5;
 
 v1::NodeIdentity identity_of(const PeerNode& node);
 // Safe to be shown; its address is "" while it looks for itself in its list. InvalidArgument for
