@@ -5,11 +5,9 @@ set(ARCOMM_CUDA OFF)
 if(ARCOMM_NVCC AND NOT ARCOMM_SANITIZE)
   set(ARCOMM_CUDA ON)
   # Machine code for Hopper; from the other the driver compiles for what came before (sm_80 on) and comes later.
-  set(architectures "90a-real;80-virtual")
-  if(DEFINED ENV{CUDAARCHS})
-    set(architectures $ENV{CUDAARCHS})
+  if(NOT DEFINED ENV{CUDAARCHS})  # which CMake reads by itself
+    set(CMAKE_CUDA_ARCHITECTURES "90a-real;80-virtual" CACHE STRING "GPU architectures, as CMake names them")
   endif()
-  set(CMAKE_CUDA_ARCHITECTURES ${architectures} CACHE STRING "GPU architectures, as CMake names them")
   set(CMAKE_CUDA_COMPILER ${ARCOMM_NVCC})
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc speaks C++20
