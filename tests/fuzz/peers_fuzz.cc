@@ -147,21 +147,23 @@ class Strangers {
   bool knows_ = false;
   std::map<ConnectionNumber, Greeting> said_;  // and not proven
   std::map<ConnectionNumber, Shown> shown_;
-  PeerCalls calls_{
-      {.token = token_,
-       .self = [this]() -> const PeerNode& { return self_; },
-       .proven = [this](ConnectionNumber connection,
-                        const PeerNode&) { check(knows_ && connection == caller_.connection); },
-       .refused = [](const Error& why) { check(!why.message.empty()); },
-       .left = [this](const PeerNode& who) { reached(who); },
-       .connect =
-           [this](const PeerNode& who, const v1::ConnectRequest& request,
-                  const Answer<v1::ConnectReply>& answer) {
-             reached(who);
-             pair(request);
-             answer(v1::ConnectReply{});
-           },
-       .handler = []() -> PeerHandler* { return nullptr; }}};
+  PeerCalls calls_{{.token = token_,
+                    .self = [this]() -> const PeerNode& { return self_; },
+                    .proven =
+                        [this](ConnectionNumber connection, const PeerNode&, std::uint64_t losses) {
+                          check(knows_ && connection == caller_.connection);
+                          return losses;
+                        },
+                    .refused = [](const Error& why) { check(!why.message.empty()); },
+                    .left = [this](const PeerNode& who) { reached(who); },
+                    .connect =
+                        [this](const PeerNode& who, const v1::ConnectRequest& request,
+                               const Answer<v1::ConnectReply>& answer) {
+                          reached(who);
+                          pair(request);
+                          answer(v1::ConnectReply{});
+                        },
+                    .handler = []() -> PeerHandler* { return nullptr; }}};
 };
 
 }  // namespace

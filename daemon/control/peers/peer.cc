@@ -102,9 +102,14 @@ void Peer::leave(Clock::time_point deadline, std::function<void()> told) {
       [told = std::move(told)](const Result<v1::PeerEmpty>&) { told(); });
 }
 
-void Peer::introduced(const PeerNode& as) {
+void Peer::introduced(const PeerNode& as, std::uint64_t losses) {
   if (is_over_ || state_ == State::Self) return;
-  if (state_ == State::Alive && as.instance == node_.instance) return;
+  const bool is_known = state_ == State::Alive && as.instance == node_.instance;
+  const bool took_us_for_dead = losses > std::exchange(losses_there_, losses);
+  if (is_known && !took_us_for_dead) return;
+  if (is_known)
+    lose(error(ErrorCode::Unavailable, Reason::RemoteDied, node_.to_string(),
+               " had not heard of this daemon for net.peer_timeout_ms and took it for dead"));
   pass_.clear();
   pause_ = {};
   attempt_now();
@@ -162,6 +167,7 @@ void Peer::prove(const Greeting& greeting, const PeerNode& node) {
   v1::ProveRequest request;
   request.set_instance(parts_.owner.self().instance);
   request.set_proof(proof_of_client(parts_.token, greeting));
+  request.set_losses(losses_);
   is_asking_ = true;
   const auto by = Clock::now() + std::min<milliseconds>(parts_.timeout, kLongestGreeting);
   line_->call<v1::ProveRequest, v1::ProveReply>(
@@ -169,7 +175,10 @@ void Peer::prove(const Greeting& greeting, const PeerNode& node) {
       [this, line = line_number_, node](Result<v1::ProveReply> reply) {
         if (line != line_number_) return;
         is_asking_ = false;
-        if (reply) return become_alive(node, reply->pass());
+        if (reply) {
+          losses_there_ = reply->losses();
+          return become_alive(node, reply->pass());
+        }
         if (reply.error().code == ErrorCode::PermissionDenied) return refused(reply.error());
         failed(reply.error());
       });
@@ -209,6 +218,7 @@ void Peer::failed(const Error& why) {
     if (silent < parts_.timeout)
       return attempt_after(std::min<std::chrono::nanoseconds>(period(), parts_.timeout - silent));
     const auto ms = std::chrono::duration_cast<milliseconds>(silent).count();
+    ++losses_;
     lose(error(ErrorCode::Unavailable, Reason::RemoteDied, node_.to_string(),
                " has not answered for ", ms, " ms (net.peer_timeout_ms): ", why.message));
   } else if (state_ != State::Unreachable) {

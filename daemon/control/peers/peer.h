@@ -65,8 +65,10 @@ class Peer {
 
   // Asks at once, whenever it would have been asked next.
   void attempt_now();
-  // It has greeted this daemon.
-  void introduced(const PeerNode& as);
+  // It has greeted this daemon, and says how often it has taken it for dead.
+  void introduced(const PeerNode& as, std::uint64_t losses);
+  // How often this daemon has found it dead.
+  std::uint64_t losses() const { return losses_; }
   // It has said that it stops.
   void left(PeerId instance);
   // This daemon stops: the peer, where it is alive, is told, and asked nothing any more. told:
@@ -140,6 +142,7 @@ class Peer {
   bool is_asking_ = false;
   bool is_over_ = false;  // this daemon stops
   EventLoop::TimerKey next_{};
+  std::uint64_t losses_ = 0, losses_there_ = 0;
   Clock::time_point heard_at_{};
   std::chrono::nanoseconds pause_{};
   std::chrono::nanoseconds round_trip_{};

@@ -33,7 +33,7 @@ void PeerCalls::prove(const Caller& caller, const v1::ProveRequest& request,
     parts_.refused(proven.error());
     return answer(std::move(proven).error());
   }
-  parts_.proven(caller.connection, proven->node);
+  proven->reply.set_losses(parts_.proven(caller.connection, proven->node, request.losses()));
   answer(std::move(proven->reply));
 }
 

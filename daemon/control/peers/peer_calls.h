@@ -14,8 +14,9 @@ class PeerCalls {
   struct Parts {
     const PeerToken& token;
     std::function<const PeerNode&()> self;
-    // A connection has shown the token, and whose it is.
-    std::function<void(ConnectionNumber, const PeerNode&)> proven;
+    // A connection has shown the token, whose it is, and how often that one has taken this daemon
+    // for dead. Returns how often this daemon has found it dead.
+    std::function<std::uint64_t(ConnectionNumber, const PeerNode&, std::uint64_t)> proven;
     // A daemon that does not know it: told to people.
     std::function<void(const Error&)> refused;
     std::function<void(const PeerNode&)> left;  // it stops in good order

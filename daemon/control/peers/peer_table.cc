@@ -68,14 +68,20 @@ void PeerTable::lost(const PeerNode& was, const Error& why) {
   if (handler_ != nullptr) handler_->peer_lost(was, why);
 }
 
-void PeerTable::introduced(const PeerNode& node) {
+std::uint64_t PeerTable::losses_of(const PeerNode& node) const {
+  const auto found = peers_.find(node.address);
+  return found == peers_.end() ? 0 : found->second->losses();
+}
+
+void PeerTable::introduced(const PeerNode& node, std::uint64_t losses) {
   if (node.instance == self_.instance) return;
-  if (Peer* const known = find_peer(node.address); known != nullptr) return known->introduced(node);
+  if (Peer* const known = find_peer(node.address); known != nullptr)
+    return known->introduced(node, losses);
   if (peers_.size() >= kMostPeers) {
     log::warn("{} is not taken up: there are {} peers", node.to_string(), peers_.size());
     return;
   }
-  add(node.address, false).introduced(node);
+  add(node.address, false).introduced(node, losses);
 }
 
 void PeerTable::left(const PeerNode& node) {

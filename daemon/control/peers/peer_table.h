@@ -42,7 +42,9 @@ class PeerTable final : public PeerMessenger, private Peer::Owner {
   // deadline has passed.
   void leave(Clock::time_point deadline, const std::function<void()>& told);
   // Somebody has greeted this daemon and knows the token.
-  void introduced(const PeerNode& node);
+  void introduced(const PeerNode& node, std::uint64_t losses);
+  // How often this daemon has found it dead.
+  std::uint64_t losses_of(const PeerNode& node) const;
   // The instance is alive, as far as is known.
   bool is_alive(const PeerNode& node) const;
   const std::map<std::string, std::unique_ptr<Peer>>& peers() const { return peers_; }

@@ -196,22 +196,23 @@ void Peers::make_links() {
 }
 
 Status Peers::start_server() {
-  calls_ = std::make_unique<PeerCalls>(
-      PeerCalls::Parts{.token = *token_,
-                       .self = [this]() -> const PeerNode& { return table_->self(); },
-                       .proven =
-                           [this](ConnectionNumber connection, const PeerNode& node) {
-                             if (gate_) gate_->trust(connection);
-                             table_->introduced(node);
-                           },
-                       .refused = [this](const Error& why) { tell_refused(why); },
-                       .left = [this](const PeerNode& node) { table_->left(node); },
-                       .connect =
-                           [this](const PeerNode& from, const v1::ConnectRequest& request,
-                                  const Answer<v1::ConnectReply>& answer) {
-                             links_->connect(from, request, answer);
-                           },
-                       .handler = [this] { return table_->handler(); }});
+  calls_ = std::make_unique<PeerCalls>(PeerCalls::Parts{
+      .token = *token_,
+      .self = [this]() -> const PeerNode& { return table_->self(); },
+      .proven =
+          [this](ConnectionNumber connection, const PeerNode& node, std::uint64_t losses) {
+            if (gate_) gate_->trust(connection);
+            table_->introduced(node, losses);
+            return table_->losses_of(node);
+          },
+      .refused = [this](const Error& why) { tell_refused(why); },
+      .left = [this](const PeerNode& node) { table_->left(node); },
+      .connect =
+          [this](const PeerNode& from, const v1::ConnectRequest& request,
+                 const Answer<v1::ConnectReply>& answer) {
+            links_->connect(from, request, answer);
+          },
+      .handler = [this] { return table_->handler(); }});
   if (!tls_.is_on()) {
     gate_ = std::make_unique<PeerGate>(PeerGate::Parts{
         .loop = *parts_.loop,

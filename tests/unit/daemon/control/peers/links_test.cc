@@ -197,6 +197,21 @@ TEST_F(PeerLinksTest, AreClosedWhenThePeerIsDead) {
   EXPECT_THAT(one_->worker().closed_links()[0].second, HasSubstr("node2"));
 }
 
+// The one that was frozen has missed nothing itself.
+TEST_F(PeerLinksTest, AreClosedOnBothSidesWhereOneTookTheOtherForDead) {
+  meet();
+  expect_link();
+  two_->freeze(milliseconds(1200));
+  ASSERT_TRUE(eventually([&] { return !one_->worker().closed_links().empty(); }));
+  ASSERT_TRUE(eventually([&] { return one_->sees(address(2)); }));
+  ASSERT_EQ(two_->worker().closed_links().size(), 1u) << "whom one sees has let go of it";
+  EXPECT_TRUE(eventually([&] { return two_->sees(address(1)); }));
+  expect_link();
+  std::this_thread::sleep_for(milliseconds(200));
+  EXPECT_EQ(one_->lost().size(), 1u) << "nobody takes it for dead again";
+  EXPECT_EQ(two_->lost().size(), 1u);
+}
+
 TEST_F(PeerLinksTest, SayInTimeWhyTheyCannotBeMade) {
   meet();
   EXPECT_THAT(one_->ensure_link(two_->self(), milliseconds(500), "gpu").get().error().message,
